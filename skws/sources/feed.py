@@ -69,14 +69,14 @@ class Backlog:
 class BatchPlan:
     """The end of a batch that is read in parts (``Feed.parts``).
 
-    ``rest``: True if there are further records. ``notices``: as in ``Batch``. ``reached``: the time of the
-    last record of each partition with records in the batch, if that record is good.
+    ``rest``: True if there are further records. ``notices``: as in ``Batch``. ``reached``: for each
+    partition with records in the batch the time of its last one, or None if it is unknown.
     """
 
     end: Offset
     rest: bool
     notices: tuple[str, ...] = ()
-    reached: Mapping[int, int] = field(default_factory=dict)
+    reached: Mapping[int, int | None] = field(default_factory=dict)
 
 
 class FeedPart(Protocol):

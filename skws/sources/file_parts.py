@@ -96,7 +96,10 @@ class FilePart(FeedPart):
             return False
 
     def _change_error(self) -> SourceError:
-        return SourceError(f"{self.split.path} is gone or has changed since its records were planned")
+        return SourceError(
+            f"{self.split.path} is gone or has changed since its records were planned, or a machine of the"
+            " cluster does not have it at this path"
+        )
 
 
 def divides(source_file: SourceFile, schema: Schema) -> bool:
@@ -220,19 +223,19 @@ def first_unread(source_file: SourceFile, schema: Schema, position: FilePosition
 def last_read(source_file: SourceFile, schema: Schema, first: int, position: FilePosition) -> int | None:
     """The time of the last record between an offset and a position, if the file is in order.
 
-    None if there is no good record near the position. Raises SourceError.
+    None if it is unknown: there is no good record near the position, or a Parquet file does not have the
+    times of its row groups. Raises SourceError.
     """
     if not source_file.whole:
-        return max(
-            _times(source_file, schema, max(first, position.offset - _SAMPLE), position.offset), default=None
-        )
-    groups = _group_times(source_file, schema)
-    ends = [
-        time
-        for (_, time), end in zip(groups, _row_groups(source_file.path)[1:], strict=True)
+        begin = max(first, position.offset - _SAMPLE)
+        return max(_times(source_file, schema, begin, position.offset), default=None)
+    ends = _row_groups(source_file.path)[1:]
+    times = [
+        last
+        for (_, last), end in zip(_group_times(source_file, schema), ends, strict=True)
         if first < end <= position.offset
     ]
-    return max(ends, default=None)
+    return max(times) if times and EARLIEST not in times else None
 
 
 def _time_at(source_file: SourceFile, schema: Schema, offset: int) -> int:

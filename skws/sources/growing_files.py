@@ -223,19 +223,20 @@ class WholeFiles:
         self._open: dict[int, tuple[int, Iterator[Item]]] = {}
 
     def part(self, number: int, source_file: SourceFile, start: int, limit: int) -> FilePortion:
-        """At most ``limit`` items of the file with the id ``number``, from the ``start``-th on.
+        """The items of at most ``limit`` rows of the file with the id ``number``, from the ``start``-th on.
 
         Raises SourceError if the file is incomplete or damaged.
         """
-        next_item, items = self._open.pop(number, (-1, iter(())))
-        if next_item != start:
+        next_row, items = self._open.pop(number, (-1, iter(())))
+        if next_row != start:
             check_whole(source_file)
-            items = islice(whole_items(source_file, self._schema), start, None)
-        portion_items = list(islice(items, limit))
-        is_done = len(portion_items) < limit
+            items = whole_items(source_file, self._schema)
+            _items_of_rows(items, start)
+        portion_items, rows = _items_of_rows(items, limit)
+        is_done = rows < limit
         if not is_done:
             self._open[number] = (start + limit, items)
-        return FilePortion(Chunk.of(portion_items), start + len(portion_items), done=is_done)
+        return FilePortion(Chunk.of(portion_items), start + rows, done=is_done)
 
     def close_others(self, numbers: Collection[int]) -> None:
         """Close the files with other ids, such as deleted ones, whose space the system cannot free before."""
@@ -244,6 +245,19 @@ class WholeFiles:
 
     def close(self) -> None:
         self._open.clear()
+
+
+def _items_of_rows(items: Iterator[Item], limit: int) -> tuple[list[Item], int]:
+    """The next items up to those of ``limit`` rows, and the number of rows.
+
+    An item on values that were passed over is no row: plans count rows (``file_parts.py``).
+    """
+    portion: list[Item] = []
+    rows = 0
+    while rows < limit and (item := next(items, None)) is not None:
+        portion.append(item)
+        rows += not (type(item) is BadRecord and item.passed_over)
+    return portion, rows
 
 
 def whole_items(source_file: SourceFile, schema: Schema) -> Iterator[Item]:
@@ -403,12 +417,11 @@ class FilesFeed(Feed):
         after = backlogs.ends(limit)
         if all(positions.files[name] == position for name, position in after.items()):
             return None
-        times = {
+        reached = {
             partition_of(f.name): last_read(f, self._schema, positions.files[f.name].offset, after[f.name])
             for f in pending
             if f.name in after
         }
-        reached = {partition: time for partition, time in times.items() if time is not None}
         end = replace(positions, files={**positions.files, **after}).offset()
         return BatchPlan(end, backlogs.records > limit, (*moves, *self._take_notices()), reached)
 

@@ -169,12 +169,20 @@ class BoundedFeed(OuterFeed):
         )
 
     def plan(self, start: Offset, limit: int) -> BatchPlan | None:
-        """The plan, whose end always has a horizon, as records may be refused later."""
+        """The plan, whose end always has a horizon, as records may be refused later.
+
+        If the last record of a partition is among them, the time of the last accepted one is unknown.
+        """
         latest = self._horizon.latest()
         plan = self._feed.plan(self._inner_offset(start), limit)
         if plan is None:
             return None
-        return replace(plan, end=self._with_mark(plan.end, RefusalMark.after(RefusalMark.of(start), latest)))
+        reached = {
+            partition: None if time is None or time > latest else time
+            for partition, time in plan.reached.items()
+        }
+        end = self._with_mark(plan.end, RefusalMark.after(RefusalMark.of(start), latest))
+        return replace(plan, end=end, reached=reached)
 
     def parts(self, start: Offset, end: Offset, number: int) -> Sequence[FeedPart] | None:
         parts = self._feed.parts(self._inner_offset(start), self._inner_offset(end), number)

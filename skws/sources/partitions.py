@@ -219,12 +219,18 @@ class PartitionedFeed(OuterFeed):
         return replace(batch, end=self._with_stream_time(batch.end, after))
 
     def plan(self, start: Offset, limit: int) -> BatchPlan | None:
-        """As of the feed. The stream time is that of the last record of each partition."""
+        """As of the feed. The stream time after it follows from the last record of each partition.
+
+        None if one of these times is unknown.
+        """
         inner_start, before = self._split(start)
         plan = self._feed.plan(inner_start, limit)
         if plan is None:
             return None
-        after = self._after(before, plan.reached, {}, frozenset(), answered=True)
+        reached = {partition: time for partition, time in plan.reached.items() if time is not None}
+        if len(reached) < len(plan.reached):
+            return None
+        after = self._after(before, reached, {}, frozenset(), answered=True)
         return replace(plan, end=self._with_stream_time(plan.end, after))
 
     def parts(self, start: Offset, end: Offset, number: int) -> Sequence[FeedPart] | None:

@@ -13,10 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from skws.data.batch import BadRecord, Chunk, Item
+from skws.data.batch import BadRecord, Chunk, Item, Record
 from skws.sources.feed import Feed, FeedPart, Offset
 from skws.sources.growing_files import FilesFeed, FilesSource
 from skws.sources.horizon import BoundedSource, Horizon
+from skws.sources.partitions import latest_by_partition
 from skws_schema.errors import SourceError
 from tests.sources.followed_files import SCHEMA, line, numbers
 from tests.strategies import seeds
@@ -34,10 +35,12 @@ def read(parts: list[FeedPart]) -> list[Item]:
 
 
 def plans_of(feed: Feed, limit: int) -> Iterator[tuple[Offset, Offset]]:
-    """Plans from the start of the source to its end."""
+    """Plans from the start of the source to its end; each knows the latest times of files in order."""
     start = feed.start()
     while (plan := feed.plan(start, limit)) is not None:
         end = orjson.loads(orjson.dumps(plan.end))
+        latest = latest_by_partition(feed.replay(start, end))
+        assert {number: time or latest[number] for number, time in plan.reached.items()} == latest
         yield start, end
         start = end
 
@@ -175,6 +178,24 @@ def test_a_plan_uses_the_times_of_records_not_those_inside_objects(tmp_path: Pat
     ends = [end["files"] for _, end in plans_of(feed, 50)]
     rows_read = [(files["play/rows.parquet"][1], files["movie/rows.parquet"][1]) for files in ends]
     assert rows_read == [(50, 0), (100, 0), (100, 50), (100, 100)]
+
+
+def test_a_plan_continues_after_polled_rows_with_ignored_values(tmp_path: Path) -> None:
+    """A note on ignored values is no row."""
+    (tmp_path / "movie").mkdir()
+    table = pa.table(
+        {"mid": range(100), "ignored": ["x"] * 100, "time": pa.array(range(100), pa.timestamp("s"))}
+    )
+    pq.write_table(table, tmp_path / "movie" / "rows.parquet", row_group_size=10)
+    feed = FilesFeed(tmp_path, SCHEMA)
+    first = feed.poll(feed.start(), 50)
+    assert any(bad.passed_over for bad in first.read.bad)
+    plan = feed.plan(first.end, 50)
+    assert plan is not None
+    parts = parts_between(feed, first.end, plan.end, 2)
+    assert parts is not None
+    items = [*first.read.records.records(), *read(parts)]
+    assert numbers([item for item in items if isinstance(item, Record)]) == list(range(100))
 
 
 def test_files_that_cannot_be_divided_are_polled(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from skws.data.batch import BadRecord, Chunk, Item, Record
 from skws.sources.addresses import parse_source
 from skws.sources.feed import Feed, FeedPart, Offset
+from skws.sources.partitions import latest_by_partition
 from skws_schema.errors import SourceError
 from tests.kafka import MockBroker
 from tests.sources.film_database import SCHEMA, film
@@ -23,6 +24,8 @@ def plans_of(feed: Feed, limit: int) -> Iterator[tuple[Offset, Offset, bool]]:
     """Plans from the start of the source to its end, and whether more follows each."""
     start = feed.start()
     while (plan := feed.plan(start, limit)) is not None:
+        latest = latest_by_partition(feed.replay(start, plan.end))
+        assert {number: time or latest[number] for number, time in plan.reached.items()} == latest
         yield start, plan.end, plan.rest
         start = plan.end
 

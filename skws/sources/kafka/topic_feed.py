@@ -36,6 +36,7 @@ from skws.sources.kafka.topic_reader import (
     Topics,
     chunk_of,
     find_topics,
+    number_of,
     table_rows,
 )
 from skws.sources.partitions import latest_by_partition
@@ -50,6 +51,7 @@ _PROBE_SECONDS: Final = 1.0
 # none.
 _DISCOVER_EVERY: Final = 30_000_000
 _SILENCE: Final = 15_000_000
+_LAST: Final = 10  # messages before the end of a batch, as the last one may be bad
 _WORTH: Final = 4  # a batch is divided if at least ``limit`` divided by this number of messages wait
 
 
@@ -191,11 +193,17 @@ class KafkaFeed(Feed):
         if self._horizon.ahead is not None:  # some may be refused later
             horizon = RefusalMark.after(horizon, self._latest)
         end = replace(position, next=ends, horizon=horizon)
-        last_offsets = {p: ends[p] - 1 for p in ends if ends[p] > position.next[p]}
-        reached = latest_by_partition(
-            self.between(last_offsets, {p: ends[p] for p in last_offsets}, self._latest)
-        )
+        reached = self._latest_times(position.next, ends)
         return BatchPlan(end.offset(), total > limit, self._take_notices(), reached)
+
+    def _latest_times(
+        self, begins: Mapping[Partition, int], ends: Mapping[Partition, int]
+    ) -> dict[int, int | None]:
+        """For each partition with messages between two offsets the latest time among the last few."""
+        last_ends = {partition: end for partition, end in ends.items() if end > begins[partition]}
+        last_begins = {partition: max(begins[partition], end - _LAST) for partition, end in last_ends.items()}
+        latest = latest_by_partition(self.between(last_begins, last_ends, self._latest))
+        return {number: latest.get(number) for number in map(number_of, last_ends)}
 
     def parts(self, start: Offset, end: Offset, number: int) -> Sequence[FeedPart] | None:
         begins, ends = self._span(start, end)

@@ -68,7 +68,7 @@ def read_tables(folder: Path) -> Iterator[Record]:
         yield from table_records(state.items(StateKind.TABLES))
 
 
-VERSION: Final = 14
+VERSION: Final = 15
 """The version of the formats of the checkpoint and of Spark's log."""
 _WORK: Final = ("journal/*.log", "outbox/*.out", "commands/commands.jsonl", "spark/offsets")
 """Files that cannot exist before a run has begun; some belong to the host on Spark."""

@@ -21,7 +21,7 @@ from skws.spec.job import Job
 from skws.spec.query_spec import TOP, Query, RankingChoice, TypedSearch
 from skws_schema.errors import quantity
 
-_MANY_ROWS: Final = 500_000
+MANY_ROWS: Final = 500_000
 """So many rows that a search with an index may take seconds, and shows that it is working."""
 
 
@@ -60,7 +60,7 @@ def search_database(
         search_start = perf_counter()
         most = _result_limit(job, query)
         engine = StreamEngine.over(plan, database)
-        if rows or len(database) >= _MANY_ROWS:
+        if rows or len(database) >= MANY_ROWS:
             bar.report(Progress("searching", len(database), len(database), "rows"))
         page = engine.search_once(plan, most)
     color = color_on_stdout() and output is None

@@ -216,7 +216,7 @@ def _numbered_rows(
 
 _REMEDY: Final = "the source of a table must have only rows of that table, whatever --on-error says"
 _FORMAT: Final = 9
-_SPACE: Final = 1 << 20
+SPACE: Final = 1 << 20
 """The space for tuples of a stream after the rows of tables; beyond it, all columns are copied."""
 _INDEX_PREFIX: Final = "index:"
 """Replaces a source by the file of its index, for processes that must see the same rows."""
@@ -304,7 +304,7 @@ def stored_tuples(schema: Schema, tables: Sequence[TableIndex]) -> StoredTuples:
     path, mark = folder / "index", repr((_FORMAT, __version__, [str(table.path) for table in tables]))
     try:
         with locked_folder(folder, f"searches of the tables {', '.join(names)}"):
-            if _ensure(path, mark, lambda to: save_slots(to, schema, tables, _SPACE)):
+            if _ensure(path, mark, lambda to: save_slots(to, schema, tables, SPACE)):
                 delete_old(folder)
             return StoredTuples(IndexFile(path), tables)
     except OSError as error:

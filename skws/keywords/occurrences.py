@@ -18,8 +18,8 @@ from skws_schema.model import Analyzer
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_FEW_TEXTS: Final = 2_000
-"""The most texts that are split by Python, since loading Arrow takes longer."""
+FEW_TEXTS: Final = 2_000
+"""The number of texts from which Arrow splits them; for fewer, loading it takes longer."""
 
 
 class Occurrences(NamedTuple):
@@ -33,9 +33,11 @@ class Occurrences(NamedTuple):
     text: Ints
 
 
-def occurrences(texts: Texts, analyzer: Analyzer = Analyzer.ENGLISH) -> Occurrences:
-    """The chunks of some texts."""
-    if len(texts) >= _FEW_TEXTS:
+def occurrences(
+    texts: Texts, analyzer: Analyzer = Analyzer.ENGLISH, few_texts: int = FEW_TEXTS
+) -> Occurrences:
+    """The chunks of some texts. Python splits fewer than ``few_texts``, and Arrow others."""
+    if len(texts) >= few_texts:
         from skws.data.arrow import of_texts  # noqa: PLC0415 - as above
 
         with suppress(UnicodeDecodeError):  # a lone surrogate

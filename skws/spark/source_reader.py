@@ -40,7 +40,8 @@ RECORDS: Final = 50_000
 _PART_RECORDS: Final = 100_000  # records that one task gets
 _SHORT: Final = 3.0  # seconds that a micro-batch may take
 _LONG: Final = 10.0
-_POLLS: Final = 40  # a few seconds: stopping a query waits for them
+POLLS: Final = 40
+"""The most polls of one micro-batch that wait for records, a few seconds: stopping a query waits for them."""
 _POLICIES: Final = (OnError.FAIL, OnError.SKIP)
 
 
@@ -292,7 +293,7 @@ class SourceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Spark takes an unchanged offset for the end of the records: ``availableNow`` would end early.
         """
         batch = feed.poll(start, most)
-        for _ in range(_POLLS):
+        for _ in range(POLLS):
             if batch.answered or batch.end != start or batch.notices:
                 break
             self._rest.after(busy=False)

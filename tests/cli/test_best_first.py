@@ -178,7 +178,7 @@ def test_the_progress_of_a_search_distinguishes_reading_from_searching(
     RecordingBar.stages.clear()
     skws("search", shop / "shop.db", "ada")
     assert RecordingBar.stages == ["indexing", "searching"]
-    monkeypatch.setattr(database_search, "_MANY_ROWS", 1)
+    monkeypatch.setattr(database_search, "MANY_ROWS", 1)
     RecordingBar.stages.clear()
     skws("search", shop / "shop.db", "ada")
     assert RecordingBar.stages == ["searching"]

@@ -19,7 +19,8 @@ from skws.index import index_cache
 from skws.index.database import StoredTuples
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
-from skws.queries.keywords import indexed_rows, table_search
+from skws.queries.keywords import indexed_rows
+from skws.queries.keywords.keyword_operator import Sizes
 from skws.queries.keywords.stream_engine import StreamEngine
 from skws.results.result import Result
 from skws.spec.query_spec import RankingChoice
@@ -43,14 +44,15 @@ TEXTS = (
 )
 
 
+SMALL_SIZES = Sizes(dead_copies=2, stored_texts=12)
+
+
 @pytest.fixture(autouse=True)
 def _small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Low limits, so that stores are rebuilt and slots renumbered during a test."""
     monkeypatch.setenv("SKWS_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(table_search, "_DEAD_COPIES", 2)
-    monkeypatch.setattr(table_search, "_STORED_TEXTS", 12)
     monkeypatch.setattr(policy, "LEAST", 4)
-    monkeypatch.setattr(index_cache, "_SPACE", 6)
+    monkeypatch.setattr(index_cache, "SPACE", 6)
 
 
 def _plan(schema: Schema, text: str, window: Window, size: int) -> Plan:
@@ -85,7 +87,8 @@ def compare_searches(
     """Compares searches between the records of a stream; returns the number of results."""
     indexed_schema = indexed(folder, schema, static)
     engines = [
-        StreamEngine(engine_schema, window, lateness=lateness) for engine_schema in (schema, indexed_schema)
+        StreamEngine(engine_schema, window, lateness=lateness, sizes=SMALL_SIZES)
+        for engine_schema in (schema, indexed_schema)
     ]
     for engine, rows in zip(engines, (static, []), strict=True):
         engine.add(_plan(engine.schema, texts[0], window, 3))
@@ -144,7 +147,7 @@ def test_a_search_does_not_change_the_live_tuples(tmp_path: Path) -> None:
     relations = relations_of(("sale", "product"), "product")
     schema = Schema("shop", relations, (Join("of", "sale", "product", (("x", "x"),)),))
     indexed_schema = indexed(tmp_path, schema, static)
-    engine = StreamEngine(indexed_schema, Unbounded())
+    engine = StreamEngine(indexed_schema, Unbounded(), sizes=SMALL_SIZES)
     assert not list(engine.load_tables([]))
     assert not list(engine.process([Record(0, 0, ("gamma", 7, 0))]))
     live_tuples = engine.live_tuples
@@ -156,11 +159,10 @@ def test_a_search_does_not_change_the_live_tuples(tmp_path: Path) -> None:
 
 def test_the_next_search_builds_a_store_that_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also if it replaces a store with mostly dead copies."""
-    monkeypatch.setattr(table_search, "_STORED_TEXTS", 1000)
     relations = relations_of(("sale", "product"), "product")
     schema = Schema("shop", relations, (Join("of", "sale", "product", (("x", "x"),)),))
     indexed_schema = indexed(tmp_path, schema, [Record(1, 0, ("beta", n, n)) for n in range(20)])
-    engine = StreamEngine(indexed_schema, TimeWindow(3))
+    engine = StreamEngine(indexed_schema, TimeWindow(3), sizes=Sizes(dead_copies=2, stored_texts=1_000))
     assert not list(engine.load_tables([]))
     plan = _plan(indexed_schema, "gamma beta", TimeWindow(3), 2)
     failures = 0
@@ -187,7 +189,7 @@ def test_a_store_is_used_again_however_many_texts_the_stream_has(
     sale = replace_relation(sale, attributes=(*sale.attributes, *texts), search=("t", *names))
     schema = Schema("shop", (sale, product), (Join("of", "sale", "product", (("x", "x"),)),))
     indexed_schema = indexed(tmp_path, schema, [Record(1, 0, ("beta", n, n)) for n in range(3)])
-    engine = StreamEngine(indexed_schema, Unbounded())
+    engine = StreamEngine(indexed_schema, Unbounded(), sizes=SMALL_SIZES)
     assert not list(engine.load_tables([]))
     rows: list[Row] = [("gamma", number % 3, 0, *names) for number in range(20)]
     assert not list(engine.process([Record(0, number, row) for number, row in enumerate(rows)]))

@@ -5,18 +5,17 @@ from __future__ import annotations
 import tracemalloc
 from dataclasses import replace
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pytest
 from hypothesis import assume, example, given
-from hypothesis import strategies as st
 
 from skws.data.batch import Record
-from skws.keywords import occurrences as cutting
 from skws.keywords.analysis import Token
+from skws.keywords.keyword_query import KeywordQuery
 from skws.keywords.leaves import satisfies
 from skws.keywords.match import Matcher, highlight, occurrences
+from skws.keywords.occurrences import FEW_TEXTS
 from skws.keywords.parse import parse_query
 from skws.queries.keywords.keyword_operator import KeywordOperator
 from skws.ranking.text_statistics import Keywords, OccurrenceCounts
@@ -126,24 +125,38 @@ def test_occurrence_counts_by_chunk_equal_those_of_the_text(schema: Schema, text
 
 
 @pytest.mark.parametrize("schema", SCHEMAS, ids=["english", "mixed"])
-@given(texts(), texts(), texts(), queries(), st.sampled_from([0, 10]))
-@example("Pulp Fictions", "pulp, fiction", "John Travolta", "pulp trav* (fiction OR x)", 0)
-@example("Pulp Fictions", "pulp, fiction", "John Travolta", 'pulp "pulp fiction"', 10)
+@given(texts(), texts(), texts(), queries())
+@example("Pulp Fictions", "pulp, fiction", "John Travolta", "pulp trav* (fiction OR x)")
+@example("Pulp Fictions", "pulp, fiction", "John Travolta", 'pulp "pulp fiction"')
 @examples(200)
 def test_live_words_label_tuples_like_the_matcher(
-    schema: Schema, title: str, plot: str, name: str, query: str, arrow_threshold: int
+    schema: Schema, title: str, plot: str, name: str, query: str
 ) -> None:
     try:
         parsed = parse_query(query, schema)
     except QueryError:
         return
-    rows = [Record(MOVIE, 1, (1, title, plot, "x")), Record(ACTOR, 2, (1, name)), Record(ACTOR, 3, (2, None))]
+    check_labels(schema, parsed, records_of(title, plot, name))
+
+
+@pytest.mark.parametrize("schema", SCHEMAS, ids=["english", "mixed"])
+@pytest.mark.parametrize("query", ["pulp trav* (fiction OR x)", 'pulp "pulp fiction"'])
+def test_live_words_of_many_texts_label_tuples_like_the_matcher(schema: Schema, query: str) -> None:
+    """Arrow splits them."""
+    records = records_of("Pulp Fictions", "pulp, fiction", "John Travolta") * FEW_TEXTS
+    check_labels(schema, parse_query(query, schema), records)
+
+
+def records_of(title: str, plot: str, name: str) -> list[Record]:
+    return [Record(MOVIE, 1, (1, title, plot, "x")), Record(ACTOR, 2, (1, name)), Record(ACTOR, 3, (2, None))]
+
+
+def check_labels(schema: Schema, parsed: KeywordQuery, rows: list[Record]) -> None:
     operator = KeywordOperator(LiveStore(schema, Unbounded()))
     operator.insert(of_tuples(static_tuples(schema, ((r.relation, r.row) for r in rows)), lambda _: False))
     words = operator.searches.words
-    with patch.object(cutting, "_FEW_TEXTS", arrow_threshold):  # by Arrow or by Python
-        words.catch_up(len(rows), 1)
-        words.catch_up(len(rows))
+    words.catch_up(len(rows), 1)
+    words.catch_up(len(rows))
     matcher = Matcher(parsed, schema)
     live_labels = words.label(7, matcher)
     bitmaps = np.zeros(len(rows), dtype=np.int64)

@@ -8,7 +8,6 @@ from contextlib import suppress
 import pytest
 
 from skws.data.batch import Record, RecordBatch
-from skws.queries.keywords import searching
 from skws.queries.keywords.result_emitter import ResultEmitter
 from skws.queries.keywords.searching import Best, Searched
 from skws.queries.keywords.stream_engine import StreamEngine
@@ -238,7 +237,6 @@ def test_only_some_of_many_equal_results_are_built(monkeypatch: pytest.MonkeyPat
 
     original = Best.form
     monkeypatch.setattr(Best, "form", form)
-    monkeypatch.setattr(searching, "_TIES", 60)
     session = Session(Stream(STREAMS, TimeWindow(10_000)))
     records = [Record(0, number, ("open pad pad", number, 0)) for number in range(2_000)]
     better_record = Record(0, 2_000, ("open", 2_000, 0))

@@ -164,7 +164,7 @@ def test_shards_hear_of_silence_after_all_records_are_processed(
     assert third == offset | {SILENCE: 3}
     with monkeypatch.context() as patches:
         patches.setattr(FilesFeed, "poll", lambda _, start, __: Batch(NOTHING, start, answered=False))
-        patches.setattr("skws.spark.source_reader._POLLS", 1)
+        patches.setattr("skws.spark.source_reader.POLLS", 1)  # it rests after each
         assert latest_offset(readers[2], third, 400.0) == latest_offset(readers[2], third, 500.0) == third
     assert latest_offset(readers[2], third, 501.0) == latest_offset(readers[2], third, 510.0) == third
     assert latest_offset(readers[2], third, 513.0) == offset | {SILENCE: 4}

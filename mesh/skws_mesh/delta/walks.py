@@ -184,8 +184,10 @@ class Walker:
         )
 
 
-_MOST_ROWS: Final = 1 << 19  # walks that are made together
-_MOST_TRIES: Final = 1 << 25  # joins to try for walks before those that lead nowhere are searched, a second
+MOST_ROWS: Final = 1 << 19
+"""The most walks that are made together."""
+MOST_TRIES: Final = 1 << 25
+"""Joins to try for walks, in a second, before those that lead nowhere are searched."""
 
 
 class NeighbouringWords:
@@ -308,7 +310,7 @@ class AskedWalks:
         They include all walks to a tuple of a result. ``earlier``: as in ``Walker.extend``; if False, all
         tuples must have been added.
         """
-        at_once, first, limits = 512, 0, _Limits(tries=_MOST_TRIES)
+        at_once, first, limits = 512, 0, _Limits(tries=MOST_TRIES)
         reach: WordsInReach | None = None
         while first < len(owners):
             chunk = owners[first : first + at_once]
@@ -323,7 +325,7 @@ class AskedWalks:
                 continue
             first += len(chunk)
             rows = sum(map(len, levels))
-            at_once = min(4 * at_once, 4096, max(1, _MOST_ROWS // 2 * len(chunk) // max(1, rows)))
+            at_once = min(4 * at_once, 4096, max(1, MOST_ROWS // 2 * len(chunk) // max(1, rows)))
             yield levels
 
     def leaves(self, levels: list[Walks]) -> list[Walks]:
@@ -366,7 +368,7 @@ class AskedWalks:
                 walks = walks.take(np.flatnonzero(signatures.take(walks.owner)))
             elif reach is not None:
                 accepts = self._reach_filter(reach, owners, last - joins)
-            limits.rows = _MOST_ROWS - rows if len(owners) > 1 or reach is None else _UNLIMITED
+            limits.rows = MOST_ROWS - rows if len(owners) > 1 or reach is None else _UNLIMITED
             longer = self.walker.extend_within(limits, walks, earlier=earlier, accepts=accepts)
             if longer is None:
                 return None

@@ -66,6 +66,11 @@ class Sizes:
     numbers: int = 1 << QUERY_BITS
     """The limit on the numbers of queries, at which the remaining queries are renumbered from 0."""
 
+    dead_copies: int = 4_096
+    """Dead copies of tuples that may stay in the separate store of searches."""
+    stored_texts: int = 1 << 20
+    """Texts of rows of indexed tables whose words stay in memory between searches; these take some 100 MB."""
+
     reasons: int = 20_000
     """The number of live tuples to examine for the reason of an empty result; it takes half a second."""
 
@@ -262,7 +267,12 @@ class KeywordOperator:
         if self._indexed_rows is None:
             return self.searches
         if self._table_search is None:
-            self._table_search = TableSearch(self._stored_operator, self._indexed_rows.reserve.tables)
+            self._table_search = TableSearch(
+                self._stored_operator,
+                self._indexed_rows.reserve.tables,
+                self._sizes.dead_copies,
+                self._sizes.stored_texts,
+            )
         return self._table_search.over(self.store, now)
 
     def _stored_operator(self) -> KeywordOperator:

@@ -23,16 +23,24 @@ if TYPE_CHECKING:
     from skws.queries.keywords.searching import LiveSearch
 
 _NO_SLOT: Final = -1
-_DEAD_COPIES: Final = 4_096  # dead copies that may stay
-_STORED_TEXTS: Final = 1 << 20
-"""The number of texts of table rows whose words stay in memory between searches; these take some 100 MB."""
 
 
 class TableSearch:
-    """The search. ``new``: makes an operator without queries that begins with the rows of ``tables``."""
+    """The search. ``new``: makes an operator without queries that begins with the rows of ``tables``.
 
-    def __init__(self, new: Callable[[], KeywordOperator], tables: Collection[int]) -> None:
+    The store is made again beyond ``dead_copies`` dead copies of tuples, or ``stored_texts`` texts of rows of
+    tables with their words in memory.
+    """
+
+    def __init__(
+        self,
+        new: Callable[[], KeywordOperator],
+        tables: Collection[int],
+        dead_copies: int,
+        stored_texts: int,
+    ) -> None:
         self._new_operator = new
+        self._most_dead_copies, self._most_stored_texts = dead_copies, stored_texts
         self._tables = list(tables)
         self._operator: KeywordOperator | None = None
         self._begin()
@@ -63,8 +71,8 @@ class TableSearch:
     def _is_worn(self, operator: KeywordOperator) -> bool:
         """True if most copies are dead, or the words of very many texts of table rows are in memory."""
         dead_copies = np.count_nonzero(self._slots == _NO_SLOT)
-        has_many_texts = operator.searches.words.stored_texts > _STORED_TEXTS
-        return bool(dead_copies > max(_DEAD_COPIES, len(self._slots) // 2) or has_many_texts)
+        has_many_texts = operator.searches.words.stored_texts > self._most_stored_texts
+        return bool(dead_copies > max(self._most_dead_copies, len(self._slots) // 2) or has_many_texts)
 
     def _end(self, operator: KeywordOperator, store: LiveStore) -> None:
         """End the copies of tuples that have ended."""

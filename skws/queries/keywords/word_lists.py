@@ -21,9 +21,7 @@ from skws.keywords.leaves import has_form, parts, within
 from skws_mesh.columnar.columns import NOTHING, Ints, ranges
 from skws_schema.model import Analyzer
 
-_MOST_CHUNKS: Final = 500_000  # chunks
 _RUNS_MERGED: Final = 8  # runs that become one
-_LARGEST_RUN: Final = 1 << 22  # occurrences of a run that is made of others: half a second's work
 _TEXT: Final = np.uint64(32)
 
 
@@ -62,10 +60,14 @@ class _Run(NamedTuple):
 
 
 class WordLists:
-    """The texts that contain each word, and the number of its occurrences. Words and texts are numbers."""
+    """The texts that contain each word, and the number of its occurrences. Words and texts are numbers.
 
-    def __init__(self) -> None:
+    ``largest_run``: the most occurrences of a run that is made of others; by default, half a second's work.
+    """
+
+    def __init__(self, largest_run: int = 1 << 22) -> None:
         self.runs: list[_Run] = []
+        self._largest_run = largest_run
 
     def add(self, words: Ints, texts: Ints) -> None:
         """Add occurrences in any order; the texts come after the present ones."""
@@ -100,7 +102,7 @@ class WordLists:
     def _merge(self) -> None:
         """Merge the last eight runs while the first of them is of no larger size class than the last one."""
         while len(runs := self.runs[-_RUNS_MERGED:]) == _RUNS_MERGED:
-            if runs[0].order > runs[-1].order or sum(run.size for run in runs) > _LARGEST_RUN:
+            if runs[0].order > runs[-1].order or sum(run.size for run in runs) > self._largest_run:
                 return
             words = np.concatenate([np.repeat(run.words, np.diff(run.first)) for run in runs])
             texts = np.concatenate([run.texts for run in runs])
@@ -117,12 +119,13 @@ def _narrow(numbers: Ints) -> Ints:
 class WordNumbers:
     """The numbers of stems, by which texts are found, in the order of their first occurrence.
 
-    ``words``: each folded word, with its stem.
+    ``words``: each folded word, with its stem. ``most_chunks``: the most chunks whose stems stay in memory.
     """
 
-    def __init__(self, analyzer: Analyzer) -> None:
+    def __init__(self, analyzer: Analyzer, most_chunks: int = 500_000) -> None:
         self.words: dict[str, str] = {}
         self._analyzer = analyzer
+        self._most_chunks = most_chunks
         self._numbers: dict[str, int] = {}
         self._sorted: list[str] = []
         self._forget_chunks()
@@ -136,7 +139,7 @@ class WordNumbers:
 
     def of(self, chunks: Sequence[str]) -> tuple[Ints, Ints]:
         """The stems of chunks, as (position in ``chunks``, number); a stem may be repeated."""
-        if len(self._bounds) > _MOST_CHUNKS:
+        if len(self._bounds) > self._most_chunks:
             self._forget_chunks()
         number_of_chunk = self._chunks
         numbers = [

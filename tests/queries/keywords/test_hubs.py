@@ -101,8 +101,8 @@ def test_delta_joins_and_mesh_agree_on_trees(
     window: Window, limited: bool, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if limited:  # few walks are made together, without those that lead nowhere
-        monkeypatch.setattr(walks, "_MOST_TRIES", 0)
-        monkeypatch.setattr(walks, "_MOST_ROWS", 40)
+        monkeypatch.setattr(walks, "MOST_TRIES", 0)
+        monkeypatch.setattr(walks, "MOST_ROWS", 40)
     rng = random.Random(seed)
     max_size = rng.choice([1, 2, 3, 4, 5])
     records = random_records(rng, 30 if isinstance(window, Unbounded) else 60, rng.choice([2, 4, 6]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -11,10 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skws.data.texts import Texts
-from skws.keywords import occurrences as cutting
 from skws.keywords.analysis import chunks
 from skws.keywords.occurrences import occurrences
-from skws.queries.keywords import word_lists
 from skws.queries.keywords.word_lists import WordLists, WordNumbers
 from skws_schema.model import Analyzer
 from tests.strategies import examples
@@ -44,9 +41,8 @@ def test_lists_built_in_batches_have_all_occurrences(batches: list[list[list[int
 
 
 @pytest.mark.check
-def test_small_runs_are_merged_and_large_ones_remain(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(word_lists, "_LARGEST_RUN", 4000)
-    lists = WordLists()
+def test_small_runs_are_merged_and_large_ones_remain() -> None:
+    lists = WordLists(largest_run=4000)
     max_runs = 0
     for text in range(20_000):
         lists.add(np.array([text % 7], dtype=np.int64), np.array([text], dtype=np.int64))
@@ -79,8 +75,7 @@ def test_arrow_splits_texts_like_python(texts: list[str], analyzer: Analyzer, le
     selected = Texts.of([texts]).some(np.arange(min(left_out, len(texts)), len(texts)))
     texts = texts[left_out:]
     for threshold in (0, 1000):
-        with patch.object(cutting, "_FEW_TEXTS", threshold):
-            result = occurrences(selected, analyzer)
+        result = occurrences(selected, analyzer, few_texts=threshold)
         chunks_by_text: list[list[str]] = [[] for _ in texts]
         for chunk, text in zip(result.which.tolist(), result.text.tolist(), strict=True):
             if result.chunks[chunk]:  # Arrow returns empty words around white space
@@ -90,9 +85,8 @@ def test_arrow_splits_texts_like_python(texts: list[str], analyzer: Analyzer, le
     assert selected.lengths().tolist() == [len(text) for text in texts]
 
 
-def test_words_outlive_the_cached_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(word_lists, "_MOST_CHUNKS", 3)
-    words = WordNumbers(Analyzer.ENGLISH)
+def test_words_outlive_the_cached_chunks() -> None:
+    words = WordNumbers(Analyzer.ENGLISH, most_chunks=3)
     for _ in range(3):
         position, number = words.of(["running", "the", "Runs!", "up-to-date", "x" * 5000])
         numbers_by_text = defaultdict[int, list[int]](list)

@@ -46,7 +46,7 @@ def archive_options(java: Path) -> str:
     """The options with which Java uses the archive; none if it does not exist."""
     options = []
     with suppress(OSError, SkwsError):  # no home directory, for example
-        base, archive = _archives(java)
+        base, archive = archives(java)
         if output := os.environ.get(_OUTPUT):
             options = [f"-XX:SharedArchiveFile={base}", f"-XX:ArchiveClassesAtExit={output}"]
         elif archive.exists() and ":" not in f"{base}{archive}":  # Java separates them by a colon
@@ -60,7 +60,7 @@ def write_archive() -> Path:
     Raises StateError without a cache, SourceError if there is no Java, or if Java or Spark fails.
     """
     java = use_java()
-    base, archive = _archives(java)
+    base, archive = archives(java)
     try:
         archive.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=archive.parent) as name:
@@ -83,7 +83,7 @@ def write_archive() -> Path:
     return archive
 
 
-def _archives(java: Path) -> tuple[Path, Path]:
+def archives(java: Path) -> tuple[Path, Path]:
     """That of Java's own classes, and the one of all others, which is based on it.
 
     Raises OSError if there is no Java or Spark.

@@ -50,12 +50,12 @@ def spark_run(
             spark = start_session(master)
             if is_own:
                 stack.callback(spark.stop)
-        with _reporting_stages(spark, report):
+        with reporting_stages(spark, report):
             run = stack.enter_context(
                 replay_run(spark, query, stream, replay, read=read, first_blocks=blocks)
             )
         if isinstance(run, BatchRun):
-            stack.enter_context(_reporting_stages(spark, report))
+            stack.enter_context(reporting_stages(spark, report))
         yield run
 
 
@@ -100,7 +100,7 @@ def _has_ranges(query: Query, stream: Stream, replay: Replay) -> bool:
 
 
 @contextmanager
-def _reporting_stages(spark: SparkSession, report: ReportProgress) -> Iterator[None]:
+def reporting_stages(spark: SparkSession, report: ReportProgress) -> Iterator[None]:
     """Call ``report``, from a thread, with the number of completed tasks of the running stages."""
     if report is unreported:
         yield

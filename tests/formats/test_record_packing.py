@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from skws.data.batch import Ints, Record, RecordBatch, Rows, concat_batches
 from skws.data.blocks import ColumnBlock
 from skws.data.packing import decode, encode
-from skws.index.values import JoinValues, _identities
+from skws.index.values import JoinValues, identity_values
 from skws_mesh.columnar.live import KeySets
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema, Value
 from tests.strategies import examples
@@ -158,7 +158,9 @@ def test_packed_columns_equal_their_lists(columns: list[list[Value]], selection:
         assert typed_values(concatenated.values(column)) == typed_values([*selected, *values])
         assert unpacked.present(column).tolist() == [value is not None for value in values]
         assert unpacked.present_at(column, places).tolist() == [value is not None for value in selected]
-        assert np.array_equal(_identities(unpacked, [column]), _identities(ColumnBlock(0, columns), [column]))
+        # Of several columns, so that NULL has an identity.
+        identities, _ = identity_values([unpacked], [column, column])
+        assert np.array_equal(identities, identity_values([ColumnBlock(0, columns)], [column, column])[0])
         numbers = unpacked.numbers(column)
         if numbers is not None:
             present_values = [value for value, present in zip(*map(list, numbers), strict=True) if present]

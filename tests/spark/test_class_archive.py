@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from skws.spark.class_archive import _archives, archive_options
+from skws.spark.class_archive import archive_options, archives
 
 MAPS = """
 from pathlib import Path
@@ -35,7 +35,7 @@ def java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def create_archives(java: Path) -> tuple[Path, Path]:
-    base, archive = _archives(java)
+    base, archive = archives(java)
     archive.parent.mkdir(parents=True, exist_ok=True)
     base.touch()
     archive.touch()
@@ -64,7 +64,7 @@ def test_the_archive_delivered_with_java_is_the_base(java: Path) -> None:
     delivered = java.parents[1] / "lib" / "server" / "classes.jsa"
     delivered.parent.mkdir(parents=True)
     delivered.touch()
-    assert _archives(java)[0] == delivered
+    assert archives(java)[0] == delivered
 
 
 @pytest.mark.parametrize("folder", ["SKWS_CACHE", "SPARK_HOME"])

@@ -13,7 +13,7 @@ from py4j.protocol import Py4JNetworkError
 
 from skws.spark.faults import lost_process, skws_error
 from skws.spark.local_java import use_java
-from skws.spark.replay import _reporting_stages
+from skws.spark.replay import reporting_stages
 
 KILLED_WHILE_IDLE = """\
 An error occurred while calling o123.load.
@@ -151,6 +151,6 @@ def test_the_progress_of_stages_ends_quietly_with_java(monkeypatch: pytest.Monke
     failures: list[object] = []
     monkeypatch.setattr(threading, "excepthook", failures.append)
     spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(statusTracker=call_java))
-    with _reporting_stages(spark, lambda _: None):
+    with reporting_stages(spark, lambda _: None):
         pass
     assert failures == []

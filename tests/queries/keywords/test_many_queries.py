@@ -15,6 +15,7 @@ from skws.queries.keywords.stream_engine import StreamEngine
 from skws.queries.keywords.word_queries import why_no_delta_joins
 from skws.results.result import Result
 from skws.spec.enums import EvaluatorName
+from skws_schema.errors import UsageError
 from skws_windows.window import CountWindow, TimeWindow, Window
 from tests.queries.random_streams import DENSE, dense_rows, dense_tables
 from tests.strategies import seeds
@@ -61,6 +62,16 @@ def test_many_queries_move_to_the_shared_engine(window: Window, lateness: int, s
     assert (shared.by_delta_joins, separate.by_delta_joins) == (len(TEXTS) - 1, 0), (
         "one has a condition for a keyword"
     )
+
+
+def test_numbers_of_removed_queries_are_used_again() -> None:
+    engine = StreamEngine(DENSE, TimeWindow(9), sizes=Sizes(numbers=3))
+    plans = [Plan(DENSE, parse_query(text, DENSE), TimeWindow(9), 3) for text in TEXTS[:4]]
+    engine.add_all(plans[:3])
+    with pytest.raises(UsageError, match="4 queries: expected at most 3"):
+        engine.add(plans[3])
+    engine.remove(TEXTS[1])
+    assert engine.add(plans[3]) == []
 
 
 @pytest.mark.parametrize("evaluator", [EvaluatorName.DELTA, EvaluatorName.MESH])

@@ -21,6 +21,7 @@ from skws.queries.kinds import plans_over
 from skws.queries.operator import Begins, LoggedBatch, changed, record_count
 from skws.queries.session import Session
 from skws.results.result import Result
+from skws.spec.enums import ToldUpdates
 from skws.spec.query_spec import APPEND_ONLY, GROUP, HALF_LIFE, PATTERN, SIZE, TOP, WINDOW, Query, Stream
 from skws.store import row_files
 from skws.store.row_files import RowFiles, Stored
@@ -224,12 +225,13 @@ def test_a_rebuilt_session_continues_unchanged(window: Window, seed: int) -> Non
 
 
 @pytest.mark.check
+@pytest.mark.parametrize("updates", ToldUpdates)
 @seeds(1, 16)
-def test_a_rebuilt_session_accepts_records_out_of_order(seed: int) -> None:
+def test_a_rebuilt_session_accepts_records_out_of_order(updates: ToldUpdates, seed: int) -> None:
     rng = random.Random(seed)
     records = random_records(rng, 150)
     records.sort(key=lambda record: record.time + rng.uniform(0, 6))
-    recovered, count = compare(Stream(SCHEMA, TimeWindow(15), lateness=5), records, rng)
+    recovered, count = compare(Stream(SCHEMA, TimeWindow(15), lateness=5, updates=updates), records, rng)
     assert count > 20
     assert recovered.state_count
 

@@ -487,7 +487,7 @@ class CorrectedUpdates(Updates):
         history = self._histories.get(_key_of(result))
         for index, version in enumerate(history.versions if history else ()):
             if history is not None and version.start == result.start:
-                return replace(result, start=history.begin_at(index))
+                return replace(result, start=self._begin_at(history, index))
         return result
 
     def all_begins(self) -> list[Begin]:
@@ -495,7 +495,7 @@ class CorrectedUpdates(Updates):
         begins = []
         for (name, result_id), history in self._histories.items():
             for index, version in enumerate(history.versions):
-                begin, end = history.begin_at(index), version.end
+                begin, end = self._begin_at(history, index), version.end
                 if begin != version.start or history.first_known == begin:
                     end = version.result.end if end is None else end
                     begins.append(Begin(name, result_id, version.start, begin, end))
@@ -635,10 +635,18 @@ class CorrectedUpdates(Updates):
         return insertion, [replace(before, op="-", end=last.start, score=None, snapshot=False), insertion]
 
     def _begin(self, history: _History) -> Begin | None:
-        last, begin = history.versions[-1], history.begin_at(len(history.versions) - 1)
+        last, begin = history.versions[-1], self._begin_at(history, len(history.versions) - 1)
         if begin == last.start:
             return None
         return Begin(last.result.name, last.result.id, last.start, begin, last.result.end)
+
+    def _begin_at(self, history: _History, index: int) -> float | None:
+        """The begin of the result that has the version at ``index``, as reported."""
+        if not self.replaces:
+            return history.begin_at(index)
+        version, report = history.versions[index], history.last_report
+        is_reported = version is history.versions[-1] and report is not None and report.op != "-"
+        return report.start if report is not None and is_reported else version.start
 
 
 def updates_of(schema: Schema, lifespans: Window, lateness: int, choice: ToldUpdates) -> Updates:

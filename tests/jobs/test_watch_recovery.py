@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from skws.jobs.alerts import alert_of
 from skws.jobs.checkpoint import VERSION
 from skws.jobs.control import ControlFolder, JobCommand
 from skws.jobs.local import LocalWatch
@@ -77,6 +78,17 @@ def test_an_added_query_keeps_its_size_if_the_next_process_has_another(tmp_path:
     assert [query.max_size for query in watch.standing_queries] == [1]
     watch.close()
     assert [line["network"] for line in lines(out)] == ["customer{ada, lamp}"]
+
+
+def test_a_query_of_another_kind_may_replace_one_of_its_name(tmp_path: Path) -> None:
+    """The log begins with the former query, and the state is that of its replacement."""
+    path, checkpoint = tmp_path / "in.jsonl", tmp_path / "checkpoint"
+    append(path, order(1, 7))
+    ran(request(path, queries={"q": alert_of({"query": "lamp", "top": 2}).query}, checkpoint=checkpoint))
+    windowed = alert_of({"query": QUERY, "window": "every match [customer] [order]"}).query
+    job = request(path, queries={"q": windowed}, checkpoint=checkpoint)
+    ran(job, customer(2, 7))
+    assert ran(job, order(3, 7)).told() == [("+", QUERY)]
 
 
 def test_a_command_is_carried_out_if_a_quiet_run_was_killed_before_it(tmp_path: Path) -> None:

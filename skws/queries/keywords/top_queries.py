@@ -42,6 +42,8 @@ from skws_windows.window import (
     parse_window,
 )
 
+_STATE: Final = b"top "
+"""The first bytes of a state: that of a later query of the same name may be of another kind."""
 _PORTION: Final = 1 << 14
 """The approximate number of results in memory at a time."""
 
@@ -137,7 +139,7 @@ class TopOperator(Operator):
     def snapshot(self) -> dict[str, bytes]:
         """The same state for all queries, since each may be the only one that remains."""
         state = self._engine.snapshot()
-        return dict.fromkeys(self._plans, state) if state else {}
+        return dict.fromkeys(self._plans, _STATE + state) if state else {}
 
     def begins(self) -> dict[str, list[Begin]]:
         return _by_name(self._engine.begins())
@@ -189,8 +191,9 @@ class TopOperator(Operator):
 
     def _begin(self, past: Iterable[OrderedBatch]) -> None:
         """Make an engine for all queries, with their filters, from the tables and a log."""
-        expected = self._state.expected
-        state = next((expected[name] for name in self._plans if name in expected), self._engine.snapshot())
+        expected_states = [self._state.expected.get(name, b"") for name in self._plans]
+        states = [state.removeprefix(_STATE) for state in expected_states if state.startswith(_STATE)]
+        state = states[0] if states else self._engine.snapshot()
         begins, self._engine = self.all_begins(), self._new()
         self._tops.clear()
         self._best_changes(self._answer(self._engine, self._plans))

@@ -603,7 +603,8 @@ class CorrectedUpdates(Updates):
                 # Otherwise an earlier part of the log would determine its begin.
                 self._note([Begin(insertion.name, insertion.id, last.start, begin, last.result.end)])
             return
-        if self.replaces and before is not None:
+        returns = before is None or (before.op == "-" and _at(before.end) < _at(last.end))
+        if self.replaces and before is not None and not returns:
             begin = before.start
         retraction = replace(last.result, op="-", start=begin, end=last.end, score=None, snapshot=False)
         if (
@@ -612,7 +613,7 @@ class CorrectedUpdates(Updates):
             and (before.start, before.end) == (retraction.start, retraction.end)
         ):
             return
-        if before is None or (before.op == "-" and _at(before.end) < _at(retraction.end)):
+        if returns:
             if _at(retraction.end) <= _at(insertion.start):
                 return  # a late record has ended it before it began
             yield insertion

@@ -307,6 +307,19 @@ def test_a_late_deletion_before_a_result_began(relation: int, cuts: tuple[int, .
     assert [op for op, *_ in histories_by_engine[0]] == ["+"] * number + ["-"] * number
 
 
+@pytest.mark.parametrize("updates", ToldUpdates)
+def test_late_records_find_and_end_a_result_again(updates: ToldUpdates) -> None:
+    """The retraction has the start of the second result, not that of the first."""
+    stream = [(10, "ada"), (20, "bob"), (40, "eve"), (25, "ada"), (28, "bob")]
+    session = Session(Stream(NAMES, Unbounded(), lateness=20, updates=updates))
+    session.add(Query("ada", 1, name="q"))
+    times = []
+    for batch in (stream[:1], stream[1:3], stream[3:]):
+        results = session.take(RecordBatch.of([Record(0, time, (1, name)) for time, name in batch]))
+        times.append([(each.op, *[t and round(t * 1e6) for t in (each.start, each.end)]) for each in results])
+    assert times == [[("+", 10, None)], [("-", 10, 20)], [("+", 25, None), ("-", 25, 28)]]
+
+
 def histories(results: list[Result]) -> dict[str, list[tuple[str, float | None]]]:
     """The reports of each result, with its end."""
     reports: dict[str, list[tuple[str, float | None]]] = {}
@@ -328,6 +341,10 @@ def test_networks_have_no_cyclic_order_and_no_excluded_relation() -> None:
     assert set(remaining) == {network for network in unordered if not excluded & {*network.relations}}
 
 
+NAMES = parse_schema("""
+relations:
+  person: {attributes: {who: integer, name: text}, key: [who]}
+""")
 VISITS = parse_schema("""
 relations:
   visit: {attributes: {who: integer, door: integer}, key: [who]}

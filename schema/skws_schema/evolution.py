@@ -1,13 +1,15 @@
 """Schema changes under a running query (S-KWS paper, Section 4.4).
 
 Tuples, operators and partial results refer to relations and joins by position, so positions are stable:
-removed relations leave holes, new ones are appended, and one that returns unchanged gets its old position.
+removed relations leave holes, and new ones are appended, unless they fill a hole of the same description.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from operator import eq
+from typing import TypeVar
 
 from skws_schema.model import Evolution, Join, Relation, Schema
 
@@ -23,16 +25,20 @@ class SchemaChange:
     def between(cls, before: Schema, target: Schema) -> SchemaChange:
         """Match relations and joins by name; one whose description has changed is new.
 
-        A relation that is only read from another table or column keeps its tuples.
+        A relation that is only read from another table or column keeps its tuples. A new relation or join
+        fills the hole of a removed one with its description: otherwise schemas that alternate would grow.
         """
-        kept_names = {r.name for r in target.relations if before.index.get(r.name) is not None}
-        kept_names = {
-            name for name in kept_names if _has_same_tuples(before.relation(name), target.relation(name))
-        }
-        relations = _renamed_relations(before, target, kept_names)
-        joins = _renamed_joins(before, target, kept_names, relations)
-        relations = tuple(target.relation(r.name) if r.name in kept_names else r for r in relations)
-        return cls(before, _merged_schema(before, target, relations, joins))
+        evolution = before.evolution
+        names = _new_names(before.relations, evolution.removed_relations, target.relations, _has_same_tuples)
+        new_name = dict(zip(before.index, names, strict=True))
+        joins = [replace(j, left=new_name[j.left], right=new_name[j.right]) for j in before.joins]
+        join_names = _new_names(joins, evolution.removed_joins, target.joins, eq)
+        relations = tuple(
+            target.relation(name) if name in target.index else replace(relation, name=name)
+            for relation, name in zip(before.relations, names, strict=True)
+        )
+        joins = [replace(join, name=name) for join, name in zip(joins, join_names, strict=True)]
+        return cls(before, _merged_schema(before, target, relations, tuple(joins)))
 
     @property
     def removed_relations(self) -> frozenset[int]:
@@ -73,33 +79,39 @@ def _present_positions(schema: Schema) -> tuple[frozenset[int], frozenset[int]]:
     )
 
 
-def _renamed_relations(before: Schema, target: Schema, kept_names: set[str]) -> tuple[Relation, ...]:
-    """The old relations; one whose name now means another relation is renamed."""
-    used_names = {*target.index, *before.index}
-    names = [
-        _add_free_name(r.name, used_names) if r.name in target.index and r.name not in kept_names else r.name
-        for r in before.relations
+_Part = TypeVar("_Part", Relation, Join)
+
+
+def _new_names(
+    former: Sequence[_Part],
+    holes: Collection[int],
+    target: Sequence[_Part],
+    is_same: Callable[[_Part, _Part], bool],
+) -> list[str]:
+    """The names of ``former`` relations or joins in the ``target`` schema.
+
+    One that is not there keeps its name, unless that now means another one.
+    """
+    target_parts: dict[str, _Part] = {part.name: part for part in target}
+    unchanged_names = {
+        part.name for part in former if part.name in target_parts and is_same(part, target_parts[part.name])
+    }
+    fillable = [position for position in sorted(holes) if former[position].name not in unchanged_names]
+    filled_names: dict[int, str] = {}
+    for part in target:
+        for position in fillable if part.name not in unchanged_names else ():
+            if position not in filled_names and is_same(replace(former[position], name=part.name), part):
+                filled_names[position] = part.name
+                break
+    used_names = {*target_parts, *(part.name for part in former)}
+    return [
+        filled_names[position]
+        if position in filled_names
+        else _add_free_name(part.name, used_names)
+        if part.name in target_parts and part.name not in unchanged_names
+        else part.name
+        for position, part in enumerate(former)
     ]
-    return tuple(replace(r, name=name) for r, name in zip(before.relations, names, strict=True))
-
-
-def _renamed_joins(
-    before: Schema, target: Schema, kept_names: set[str], relations: tuple[Relation, ...]
-) -> tuple[Join, ...]:
-    """The old joins, with the new names of their relations."""
-    new_name = {old.name: new.name for old, new in zip(before.relations, relations, strict=True)}
-    target_joins = {j.name: j for j in target.joins}
-    used_names = {*target_joins, *(j.name for j in before.joins)}
-    new_joins = []
-    for join in before.joins:
-        is_unchanged = target_joins.get(join.name) == join and {join.left, join.right} <= kept_names
-        name = (
-            _add_free_name(join.name, used_names)
-            if join.name in target_joins and not is_unchanged
-            else join.name
-        )
-        new_joins.append(Join(name, new_name[join.left], new_name[join.right], join.on))
-    return tuple(new_joins)
 
 
 def _merged_schema(

@@ -127,7 +127,10 @@ class JournalEntry:
 
 @dataclass(frozen=True, slots=True)
 class PriorState:
-    """The state of the stream before an entry, with the standing queries and the schemas after the first."""
+    """The state of the stream before an entry, with the standing queries.
+
+    ``schemas``: the changes from the first schema to that before the entry, as YAML.
+    """
 
     position: int = 0
     now: int = ALWAYS

@@ -28,7 +28,8 @@ from skws_windows.window import Window, parse_window
 class StandingQueries:
     """Queries by name. ``live`` answers them; without it they are only recorded.
 
-    ``stream`` has the current schema. ``schemas``: all schemas after the first, as YAML. ``plans``: of
+    ``stream`` has the current schema. ``schemas``: all schemas after the first, as YAML.
+    ``leading_schemas``: those of them that lead to the current one, without detours. ``plans``: of
     queries that will be added, by name.
     """
 
@@ -42,6 +43,8 @@ class StandingQueries:
         self._plans = dict(plans or {})
         self.stream = request.stream
         self.schemas: tuple[str, ...] = ()
+        self.leading_schemas: tuple[str, ...] = ()
+        self._streams = [request.stream]  # the first one, and that after each of the leading schemas
 
     def __len__(self) -> int:
         return len(self._queries)
@@ -66,7 +69,7 @@ class StandingQueries:
             if stream == self.stream:  # deployments may apply the same schema again and again
                 return []
             self.stream = stream
-            self.schemas += (command.schema,)
+            self._note_schema(command.schema)
             return [] if self._live is None else self._live.change_schema(command.schema)
         return self.add_all([self._query_of(command)])
 
@@ -161,6 +164,16 @@ class StandingQueries:
         if refusals:
             raise SchemaError(f"the schema differs from that of the checkpoint: {refusals[0].error}")
         return good
+
+    def _note_schema(self, text: str) -> None:
+        """Note a change to ``stream``. If it was like this before, the changes since then were a detour."""
+        self.schemas += (text,)
+        if self.stream in self._streams:
+            end = self._streams.index(self.stream)
+            self.leading_schemas, self._streams = self.leading_schemas[:end], self._streams[: end + 1]
+        else:
+            self.leading_schemas += (text,)
+            self._streams.append(self.stream)
 
     def _is_standing(self, name: str, query: Query | None) -> bool:
         existing = self._queries.get(name)

@@ -62,7 +62,7 @@ class BatchWorker:
     def prior_state(self) -> PriorState:
         """The state before the next entry."""
         queries = self.standing_queries
-        return PriorState(self.live.position, self.live.now, queries.all_queries(), queries.schemas)
+        return PriorState(self.live.position, self.live.now, queries.all_queries(), queries.leading_schemas)
 
     def load_tables(self, records: Sequence[Record]) -> None:
         """Load static tables, before anything else; snapshots of queries include them."""

@@ -104,6 +104,22 @@ def test_nothing_is_kept_of_a_schema_that_is_applied_again(source: Path) -> None
     run.close()
 
 
+def test_alternating_schemas_leave_nothing_in_the_checkpoint(tmp_path: Path, source: Path) -> None:
+    job = request(source, checkpoint=tmp_path / "checkpoint")
+    sink = Collected()
+    watch = opened(job, sink)
+    for number, text in enumerate((WITH_PRICES, YAML) * 3):
+        append(source, customer(number, number), order(number, number))
+        steps(watch)
+        watch.control.submit(change(text, str(number)))
+        steps(watch)
+    assert [result.op for result in sink.results] == ["+", "-"] * 6
+    assert len(watch.worker.prior_state.schemas) == 2
+    assert len(watch.schema.relations) == 3
+    watch.close()
+    assert ran(job, customer(7, 7), order(7, 5), order(7, 7)).told() == [("+", QUERY)] * 2
+
+
 def test_a_replay_continues_after_a_schema_change(tmp_path: Path) -> None:
     path = tmp_path / "replay.jsonl"
     append(

@@ -52,6 +52,16 @@ def test_a_relation_with_another_key_is_a_new_one_with_new_joins() -> None:
     assert edges(change.after)[4].source == 3
 
 
+def test_alternating_schemas_do_not_grow() -> None:
+    rekeyed = Schema("s", (replace(A, key=("x",)), B, C), (AB, replace(BC, name="renamed")))
+    schemas_after = [CHAIN]
+    for target in (rekeyed, CHAIN, rekeyed, CHAIN):
+        schemas_after.append(SchemaChange.between(schemas_after[-1], target).after)
+    assert [r.name for r in schemas_after[2].relations] == ["a", "b", "c", "a (removed 2)"]
+    assert [j.name for j in schemas_after[2].joins] == ["ab", "bc", "ab (removed 2)", "renamed"]
+    assert schemas_after[1:3] == schemas_after[3:]
+
+
 def test_a_relation_from_renamed_columns_keeps_its_position() -> None:
     """So its tuples and their results remain after a column or a table was renamed."""
     renamed = replace(A, attributes=(replace(X[0], origin="y"),), origin="aa")

@@ -78,7 +78,7 @@ def test_there_is_no_note_if_very_many_rows_have_keywords(
     forum: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The number of rows in it would be wrong, as not all are looked at."""
-    monkeypatch.setattr(referred_rows, "_MOST_ROWS", 5)
+    monkeypatch.setattr(referred_rows, "MOST_ROWS", 5)
     results = library.search("neural engineer", forum / "forum", schema=forum / "forum.yaml", limit=20)
     assert len(results) >= 5
     assert results.notes == ()

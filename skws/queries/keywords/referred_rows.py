@@ -21,7 +21,7 @@ from skws_schema.model import Relation, Row
 EXAMINED_RESULTS: Final = 20
 """The number of results that are examined: the first ones, which people read."""
 _MOST_NOTES: Final = 2
-_MOST_ROWS: Final = 20_000
+MOST_ROWS: Final = 20_000
 """The most rows with keywords of a relation to read; more would take tens of ms, so there is no note then."""
 
 Carriers = Callable[[int], Iterable[tuple[Row, int]]]
@@ -69,8 +69,8 @@ def _hidden_rows(plan: Plan, edge: Edge, results: Sequence[Result], carriers: Ca
     for result in results:
         row = _row(plan.schema.relations[edge.source], result)
         rows_by_key[tuple(row[column] for column in edge.source_columns)].append(row)
-    target_rows = list(islice(carriers(edge.target), _MOST_ROWS + 1)) if rows_by_key else []
-    if len(target_rows) > _MOST_ROWS:
+    target_rows = list(islice(carriers(edge.target), MOST_ROWS + 1)) if rows_by_key else []
+    if len(target_rows) > MOST_ROWS:
         return
     all_bits = (1 << len(plan.query.slots)) - 1
     referred_rows = [

@@ -191,7 +191,8 @@ def beginning(feed: Offset) -> Offset:
 class FeedReader(SimpleDataSourceStreamReader):
     """Reads for Spark, in a process of its own. Raises SourceError, BadRecordsError.
 
-    A batch has ``first`` records at first and up to ``most`` later, a micro-batch of it about ``part``.
+    A batch has ``first`` records at first and up to ``most`` later, a micro-batch of it about ``part``. A
+    planned batch is one micro-batch.
     """
 
     def __init__(
@@ -199,9 +200,13 @@ class FeedReader(SimpleDataSourceStreamReader):
     ) -> None:
         self._reading = reading
         self._part = part
+        shards = 1 if reading.layout.keys is None else reading.layout.shards
+        # If a key divides the records, each shard gets a part of a planned micro-batch.
+        self._most_planned = part * shards if reading.tasks else 0
+        self._most_polled = most
         self._policy = reading.request.on_error
         self._intake = BadRecordPolicy(self._policy)
-        self._sizer = BatchSizer(first, most=most, short=_SHORT, long=_LONG)
+        self._sizer = BatchSizer(first, most=max(most, self._most_planned), short=_SHORT, long=_LONG)
         self._last_batch: tuple[int, float] | None = None  # records in the last micro-batch, and its time
         self._rest = Rest(SystemClock())
         self._feed: Prefetch | None = None
@@ -300,13 +305,8 @@ class FeedReader(SimpleDataSourceStreamReader):
 
     @property
     def _plan_limit(self) -> int:
-        """The approximate number of records of a planned micro-batch; 0 if tasks read none.
-
-        If a key divides the records, each shard gets a part of them.
-        """
-        reading = self._reading
-        shards = 1 if reading.layout.keys is None else reading.layout.shards
-        return min(self._sizer.limit, self._part * shards) if reading.tasks else 0
+        """The approximate number of records of a planned micro-batch; 0 if tasks read none."""
+        return min(self._sizer.limit, self._most_planned)
 
     def _apply_control(self, control: ReplayControl) -> None:
         """Applies the pause and the speed of a replay."""
@@ -360,7 +360,7 @@ class FeedReader(SimpleDataSourceStreamReader):
             records, read_time = self._last_batch
             self._sizer.adapt(records, time.monotonic() - read_time)
             self._last_batch = None
-        return self._sizer.limit
+        return min(self._sizer.limit, self._most_polled)
 
     def _has_moved(self, start: Offset, feed: Offset) -> bool:
         """True if the source has advanced without records for us, and it is time to commit its offset."""

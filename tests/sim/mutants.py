@@ -314,7 +314,7 @@ _mutant(
 _mutant(
     "schema-forgotten",
     "the journal's segments do not contain the schemas before them",
-    ("skws.jobs.worker:BatchWorker.prior_state", "queries.schemas", "()"),
+    ("skws.jobs.worker:BatchWorker.prior_state", "queries.leading_schemas", "()"),
 )
 _mutant(
     "queries-forgotten",

@@ -164,6 +164,9 @@ def test_unbounded_windows_are_rejected_unless_limited_or_forced(
         (expression, "--force-unbounded-windows"),
     ):
         assert skws("windows", *arguments, *files).code == 0
+
+
+def test_a_warning_says_that_windows_may_pile_up(skws: Skws, files: tuple[object, ...]) -> None:
     undecided = skws("windows", "every match [count > count[-1] and count > 0]+ [count < 5]", *files)
     assert undecided.code == 0
     assert "warning: windows may pile up" in undecided.err

@@ -152,12 +152,18 @@ class LineReader:
                     if self._nested is None:
                         yield record(item)
                     else:
-                        yield from self._nested.records(item, offset)
+                        yield from self._nested_items(self._nested, item, offset, number)
                 except MalformedError as error:
                     yield from self._non_record_items(item, error, line, offset, number)
             offset += len(line)
             if offset >= end:
                 return
+
+    def _nested_items(
+        self, reader: NestedReader, item: Any, offset: int, number: int
+    ) -> list[Record | BadRecord]:
+        """The records of a line with rows in arrays. Raises MalformedError."""
+        return reader.records(item, offset, lambda text, reason: self._bad(text, offset, number, reason))
 
     def _non_json_items(self, line: bytes, offset: int, number: int) -> Iterator[Record | BadRecord]:
         """A line that is not JSON: blank, after a byte order mark, or bad."""
@@ -169,7 +175,7 @@ class LineReader:
             if self._nested is None:
                 yield self._records.record(item)
             else:
-                yield from self._nested.records(item, offset)
+                yield from self._nested_items(self._nested, item, offset, number)
         except orjson.JSONDecodeError as error:
             yield self._bad(line, offset, number, not_json(text, error))
         except MalformedError as error:

@@ -8,8 +8,9 @@ them. If the path begins with the relation's own name, the array is in objects t
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import orjson
@@ -55,10 +56,17 @@ class NestedReader:
         """Notes on the values passed over since the last call."""
         return [*self._outer.notes(source), *notes(self._inner, source)]
 
-    def records(self, item: Any, position: int, default_time: int | None = None) -> list[Record]:
+    def records(
+        self,
+        item: Any,
+        position: int,
+        bad: Callable[[bytes, str], BadRecord],
+        default_time: int | None = None,
+    ) -> list[Record | BadRecord]:
         """The records of a JSON object at ``position`` in the file.
 
-        Raises MalformedError; then it has no records.
+        ``bad`` makes the bad record of a row, from its JSON and the reason, if the object itself is no row.
+        Raises MalformedError; then the object has no records.
         """
         relation = self._schema.relations[self._relation]
         location = f"{self._source}:{position}"
@@ -66,12 +74,14 @@ class NestedReader:
             return list(self._row_records(item, location, default_time))
         if type(item) is not dict:
             raise MalformedError(f"expected a JSON object with rows of {relation.name}, got {shown(item)}")
-        elements = _elements(item, relation.path)
-        return [
-            record
-            for number, element in enumerate(elements)
-            for record in self._row_records(element, f"{location}:{number}", default_time)
-        ]
+        records: list[Record | BadRecord] = []
+        for number, element in enumerate(_elements(item, relation.path)):
+            try:
+                records += list(self._row_records(element, f"{location}:{number}", default_time))
+            except MalformedError as error:
+                text = orjson.dumps(element, default=_text)
+                records.append(bad(text, f"{relation.path}[{number}]: {error}"))
+        return records
 
     def _add(self, relation: int) -> None:
         """Create the readers of the rows in arrays, at every depth."""
@@ -136,7 +146,7 @@ def nested_rows(
     reader = NestedReader(schema, relation, source)
     for number, row in enumerate(rows):
         try:
-            yield from reader.records(as_json(row), number, time)
+            yield from reader.records(as_json(row), number, partial(BadRecord, source, number + 1, 0), time)
         except MalformedError as error:
             yield BadRecord(source, number + 1, 0, b"", str(error))
     yield from reader.notes(source)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import date, time, timedelta
 from decimal import Decimal
+from functools import partial
 from itertools import accumulate
 from operator import itemgetter
 from pathlib import Path
@@ -174,7 +175,8 @@ class ArrowReader:
                     name: value for name, value in fields.items() if isinstance(value, bytes | Unreadable)
                 }
                 item = as_json({name: value for name, value in fields.items() if name not in nonjson})
-                yield from reader.records(item | nonjson, number)
+                bad = partial(BadRecord, self._source, 0, number)
+                yield from reader.records(item | nonjson, number, bad)
             except MalformedError as error:
                 yield BadRecord(self._source, 0, number, self._raw(row), str(error))
         yield from reader.notes(self._source)

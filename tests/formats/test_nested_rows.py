@@ -7,11 +7,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import skws
 from skws.data.batch import BadRecord, Record
 from skws.formats import plan, read_split
+from skws.formats.nested import nested_rows
 from skws.sources.inferred_schemas import inferred
 from skws_schema.errors import SchemaError
 from skws_schema.model import Schema
@@ -216,6 +219,37 @@ def test_an_invalid_nested_row_is_a_bad_record(tmp_path: Path, item: object, rea
     rows, bad = read(path, schema)
     assert rows["orders"][0] == (0,)
     assert any(reason in text for text in bad)
+
+
+INSTALLED = parse_schema(
+    "relations:\n  pip: {from: pip.installed, attributes: {n: integer, name: text}, table: true}\n"
+)
+PACKAGES: list[Any] = [{"n": 1, "name": "six"}, {"n": "bad", "name": "idna"}, 7, {"n": 3, "name": "attrs"}]
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_a_bad_row_of_an_object_that_is_no_row_spoils_no_other(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"pip.{suffix}"
+    packages = PACKAGES
+    if suffix == "jsonl":
+        lines(path, [{"version": "1", "installed": packages}])
+    else:
+        packages = [{**package, "n": str(package["n"])} for package in PACKAGES if isinstance(package, dict)]
+        pq.write_table(pa.table({"installed": [packages]}), path)
+    (split,) = plan(path, INSTALLED)
+    items = list(read_split(split, INSTALLED))
+    assert [item.row for item in items if isinstance(item, Record)] == [(1, "six"), (3, "attrs")]
+    bad = [(json.loads(item.raw), item.reason) for item in items if isinstance(item, BadRecord) and item.raw]
+    expected: list[tuple[Any, str]] = [(packages[1], "installed[1]: pip.n: expected an integer, got 'bad'")]
+    if suffix == "jsonl":
+        expected.append((7, "installed[2]: expected a row (a JSON object) of pip, got 7"))
+    assert bad == expected
+
+
+def test_a_bad_row_in_python_spoils_no_other() -> None:
+    items = list(nested_rows(INSTALLED, 0, "pip", [{"installed": PACKAGES}], 0))
+    assert [item.row for item in items if isinstance(item, Record)] == [(1, "six"), (3, "attrs")]
+    assert sum(isinstance(item, BadRecord) for item in items) == 2
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,8 @@ from skws.jobs.control import Host, RunControl, open_host
 from skws.jobs.fanout import Routing
 from skws.jobs.log import Log, LogFormat
 from skws.memory import freeze_loaded_objects, making_long_lived_objects
-from skws.queries.kinds import plans_of
+from skws.queries.kinds import plan_of, plans_of
+from skws.queries.operator import QueryPlan
 from skws.sinks.base import OutputClosedError, Sink
 from skws.sinks.sink_addresses import open_sinks
 from skws.sources.addresses import drop_slot_of
@@ -90,7 +91,11 @@ def _run(request: Job, notes: Log, file: FollowedFile | None) -> None:
             host.record_queries(old.keys() | new.keys())  # a removal takes effect later
             routing.change(new)
 
-        reloading = Reloading(file.path, file.alerts, file.state, change, file.apply_options, notes)
+        def check(query: Query) -> QueryPlan:
+            stream = replace(request.stream, schema=host.schema)
+            return plan_of(request.with_defaults(query.name, query), stream)
+
+        reloading = Reloading(file.path, file.alerts, file.state, change, file.apply_options, check, notes)
 
     diagnosis = EmptyResultDiagnosis(notes)
 

@@ -476,7 +476,7 @@ class Reloading:
     """Follows the file ``path``, whose content was ``alerts``, read after its ``state``.
 
     ``on_change`` is called with the old and the new alerts. ``job_queries`` turns the queries of the file
-    into those of the job.
+    into those of the job. ``check`` raises SkwsError for a query that the job cannot answer.
     """
 
     def __init__(
@@ -486,12 +486,14 @@ class Reloading:
         state: FileState | None,
         on_change: Callable[[Mapping[str, Alert], Mapping[str, Alert]], None],
         job_queries: Callable[[Mapping[str, Query]], Mapping[str, Query]],
+        check: Callable[[Query], object],
         log: Log,
     ) -> None:
         self._path = path
         self._alerts = dict(alerts)
         self._on_change = on_change
         self._job_queries = job_queries
+        self._check = check
         self._log = log
         self._state = state
         self._last_check = 0
@@ -527,11 +529,18 @@ class Reloading:
         old_queries = self._job_queries({name: alert.query for name, alert in self._alerts.items()})
         new_queries = self._job_queries({name: alert.query for name, alert in alerts.items()})
         removed_names = [name for name, query in old_queries.items() if new_queries.get(name) != query]
-        additions = [(name, query) for name, query in new_queries.items() if old_queries.get(name) != query]
-        return [
-            *(JobCommand("remove", name) for name in removed_names),
-            *(JobCommand.add(replace(query, name=name)) for name, query in additions),
+        additions = [
+            replace(query, name=name) for name, query in new_queries.items() if old_queries.get(name) != query
         ]
+        faults: list[str] = []
+        for query in additions:
+            try:
+                self._check(query)
+            except SkwsError as error:
+                faults.append(f"{self._path}: {query.name}: {error}")
+        if faults:
+            raise UsageError("\n".join(faults))
+        return [*(JobCommand("remove", name) for name in removed_names), *map(JobCommand.add, additions)]
 
 
 def file_state(path: Path) -> FileState | None:

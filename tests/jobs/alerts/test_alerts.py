@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from skws.cli.main import run
 from skws.jobs.alerts import Alert, Limiter, Rate, Reloading, alert_of, file_state, read_alerts
 from skws.jobs.fanout import Routing
+from skws.queries.kinds import plan_of
 from skws.results.result import Result, ResultTuple
 from skws.sinks.base import SinkError, SinkProgress, SinkRun
 from skws.sinks.sink_addresses import parse_sink
@@ -388,8 +389,12 @@ def test_a_changed_query_file_is_reloaded_while_the_job_runs(tmp_path: Path) -> 
     routing = Routing({}, alerts)
     job = request(source, queries={name: alert.query for name, alert in alerts.items()}, sinks=())
     watch = opened(job, routing, notes=notes)
+
+    def check(query: Query) -> None:
+        plan_of(job.with_defaults(query.name, query), job.stream)
+
     reloading = Reloading(
-        queries, alerts, file_state(queries), lambda _, new: routing.change(new), dict, notes.log
+        queries, alerts, file_state(queries), lambda _, new: routing.change(new), dict, check, notes.log
     )
 
     def change(text: str, now: int) -> None:
@@ -400,6 +405,12 @@ def test_a_changed_query_file_is_reloaded_while_the_job_runs(tmp_path: Path) -> 
     steps(watch)
     change("lamps: [", 2_000_000)
     assert "the queries are unchanged" in str(notes.lines)
+    notes.lines.clear()
+    change("lamps: nope<5 lamp\nmore: ada\nbad: ';'\n", 3_000_000)
+    assert f"{queries}: lamps: no attribute 'nope'" in str(notes.lines)
+    assert f"{queries}: bad: " in str(notes.lines)
+    assert "the queries are unchanged" in str(notes.lines)
+    assert [query.name for query in watch.standing_queries] == ["lamps"]
     change(f"{lamps_alert}chairs: {{query: ada chair, sinks: 'jsonl:{chairs}'}}\n", 4_000_000)
     append(source, order(2, 1), order(2, 1, "chair"))
     steps(watch)

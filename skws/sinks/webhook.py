@@ -15,6 +15,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from pathlib import Path
 from socket import SHUT_RDWR, socket
 from string import punctuation
+from tempfile import TemporaryFile
 from threading import Thread
 from typing import Final, Protocol
 from urllib.parse import quote, unquote, urlsplit
@@ -32,8 +33,8 @@ _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 30.0
 _ALL_PARTS: Final = 1 << 31  # more parts than a batch has
 PROGRAM_SECONDS: Final = 60.0
-_SCARCE: Final = {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
-"""Errors of a machine that has no memory or files left for another process, which may pass."""
+_SCARCE: Final = {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC}
+"""Errors of a machine that has no memory, files or space left for another process, which may pass."""
 _EXCERPT: Final = 200  # characters of a program's error output in a message
 _PIECE: Final = 1 << 16  # bytes of it that are read at once
 _LAST_SECONDS: Final = 1.0
@@ -308,15 +309,18 @@ class HookProgram:
         """Make one attempt."""
         environment = {**os.environ, "SKWS_KEY": key}
         try:
-            # In a separate session, its children end with it, and Ctrl-C does not reach it.
-            process = subprocess.Popen(  # noqa: S603 - the user's own command; results are its input alone
-                self._words,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                env=environment,
-                start_new_session=True,
-            )
+            with TemporaryFile() as file:  # a pipe would end early if this process were killed
+                file.write(body)
+                file.seek(0)
+                # In a separate session, its children end with it, and Ctrl-C does not reach it.
+                process = subprocess.Popen(  # noqa: S603 - the user's own command; results are its input alone
+                    self._words,
+                    stdin=file,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.PIPE,
+                    env=environment,
+                    start_new_session=True,
+                )
         except OSError as error:
             final = error.errno not in _SCARCE
             return PostOutcome(accepted=False, reason=error.strerror or str(error), final=final)
@@ -324,7 +328,7 @@ class HookProgram:
         with process:
             try:
                 errors.start()
-                process.communicate(body, timeout=self._seconds)
+                process.wait(self._seconds)
             except subprocess.TimeoutExpired:
                 return PostOutcome(accepted=False, reason=f"did not end within {self._seconds:g} s")
             except RuntimeError as error:  # no thread is left
@@ -351,7 +355,6 @@ class _ErrorOutput(Thread):
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         super().__init__(daemon=True)
-        # Without its own pipe, ``communicate`` waits for the program alone.
         self._pipe, process.stderr = process.stderr, None
         self._text = b""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import sqlite3
+import subprocess
 import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -621,6 +622,27 @@ def test_a_command_is_retried_if_the_machine_cannot_start_it() -> None:
         setrlimit(RLIMIT_NOFILE, limits)
     assert (outcome.accepted, outcome.final, outcome.reason) == (False, False, "Too many open files")
     assert program.post(b"{}", "key").accepted
+
+
+def test_a_command_gets_the_whole_post_if_the_search_is_killed(tmp_path: Path) -> None:
+    """It must not take half a post, or none, for the whole one."""
+    script, started, received = (tmp_path / name for name in ("script.py", "started", "received"))
+    script.write_text(
+        "import os, pathlib, sys, time\n"
+        "folder = pathlib.Path(sys.argv[1])\n"
+        "(folder / 'started').write_text(str(os.getppid()))\n"
+        "while os.getppid() == int((folder / 'started').read_text()):\n"
+        "    time.sleep(0.01)\n"
+        "(folder / 'part').write_text(str(len(sys.stdin.buffer.read())))\n"
+        "(folder / 'part').rename(folder / 'received')\n"
+    )
+    post = f"HookProgram({f'{sys.executable} {script} {tmp_path}'!r}).post(b'x' * 1_000_000, 'key')"
+    program = f"from skws.sinks.webhook import HookProgram; {post}"
+    with subprocess.Popen([sys.executable, "-c", program]) as search:
+        until(lambda: started.exists() and started.read_text())
+        search.kill()
+    until(received.exists)
+    assert received.read_text() == "1000000"
 
 
 def test_a_hanging_command_is_killed_with_its_children(tmp_path: Path) -> None:

@@ -223,6 +223,7 @@ async def test_keys_are_accepted_during_a_check_which_times_out() -> None:
         await driver.settle()
         driver.shows("the check was stopped after 1 s; make the text shorter or simpler", part="KeyLine")
         slow.may_end.set()
+        driver.app.checks = OffThread()
         await driver.press("enter")
         driver.shows("▸ next 0")
 
@@ -231,6 +232,7 @@ async def test_keys_are_accepted_during_a_check_which_times_out() -> None:
         await driver.write("slow")
         driver.shows("✗ the check was stopped after 0.2 s")
         slow.may_end.set()
+        box.off_thread = OffThread()
         await driver.write("er tarantino")
         driver.shows("slower 0 · tarantino 0")
 

@@ -32,6 +32,7 @@ from urllib.request import Request, urlopen
 
 import orjson
 
+from skws.data.batch import records_of
 from skws.formats import BadRecordLog, Replay
 from skws.keywords.analysis import tokens
 from skws.spec.enums import DEFAULT_MAX_SIZE
@@ -122,7 +123,7 @@ def words_of(folder: Path, schema_file: Path) -> list[str]:
     replay, log = Replay.open(folder, schema), BadRecordLog()
     texts = (
         str(record.row[column])
-        for record in chain(replay.tables(log), replay.stream(log))
+        for record in records_of(chain(replay.tables(log), replay.batches(log)))
         for column in schema.relations[record.relation].search_columns
         if record.row[column] is not None
     )

@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, overload
 
 import numpy as np
 
-from skws.data.batch import NO_RECORDS, batched, concat_batches
+from skws.data.batch import NO_RECORDS, concat_batches, records_of
 from skws.extras import installed
 from skws.formats import BadRecordLog
 from skws.index import passed_over_in_sources, tell_missing
 from skws.keywords.match import highlight
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
-from skws.library_inputs import Data, Inputs, SchemaLike, records_of, schema_of, warn_of_missing
+from skws.library_inputs import Data, Inputs, SchemaLike, schema_of, tables_and_stream, warn_of_missing
 from skws.queries import session
 from skws.queries.evaluator import Counts
 from skws.queries.keywords.diagnosis import SAMPLE_RECORDS, EmptyResult, RecordSample
@@ -252,8 +252,8 @@ class Session:
         stream = replace(stream, lateness=microseconds)
         self._session = session.Session(stream)
         self.bad = BadRecordLog(remedy=_REMEDY)
-        static, batches = records_of(Inputs.of(tables or {}), self.schema, self.bad)
-        self._session.load_tables([*static, *(record for batch in batches for record in batch.records())])
+        static, batches = tables_and_stream(Inputs.of(tables or {}), self.schema, self.bad)
+        self._session.load_tables(chain(static, batches))
         tell_missing(self.schema, self.bad, partial(warnings.warn, stacklevel=3))
 
     @property
@@ -351,7 +351,7 @@ def _search_results(
     results: Results, inputs: Inputs, stream: Stream, plans: Sequence[QueryPlan]
 ) -> Iterator[Result]:
     """The results of a search; sets its counts at the end."""
-    tables, batches = records_of(inputs, stream.schema, results.bad)
+    tables, batches = tables_and_stream(inputs, stream.schema, results.bad)
     results.bad.take(passed_over_in_sources(stream.schema))
     running_session, batches = session.bounded_session(plans, stream, batches)
     try:
@@ -381,8 +381,8 @@ def _best_results(results: Results, inputs: Inputs, plan: QueryPlan, most: int |
     if inputs.database is not None:
         yield from _best_of_database(results, inputs.database, ranked, most)
         return
-    tables, batches = records_of(inputs, ranked.schema, results.bad)
-    engine = StreamEngine.holding(ranked, batched(tables), batches, results.counts)
+    tables, batches = tables_and_stream(inputs, ranked.schema, results.bad)
+    engine = StreamEngine.holding(ranked, tables, batches, results.counts)
     page = engine.search_once(ranked, sys.maxsize if most is None else most)
     results.counts.results += len(page.results)
     results.notes = page.notes if page.results else _why_nothing(inputs, ranked).lines()
@@ -392,8 +392,8 @@ def _best_results(results: Results, inputs: Inputs, plan: QueryPlan, most: int |
 def _why_nothing(inputs: Inputs, plan: Plan) -> EmptyResult:
     """Why there are no results, judging by the first rows of frames or files."""
     sample = RecordSample(plan)
-    tables, batches = records_of(inputs, plan.schema, BadRecordLog(OnError.SKIP))
-    sample.add(chain(tables, chain.from_iterable(batch.records() for batch in batches)), SAMPLE_RECORDS)
+    tables, batches = tables_and_stream(inputs, plan.schema, BadRecordLog(OnError.SKIP))
+    sample.add(records_of(chain(tables, batches)), SAMPLE_RECORDS)
     return sample.why_nothing()
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 import yaml
 
-from skws.data.batch import NO_RECORDS, Chunk, Record, RecordBatch, concat_batches
+from skws.data.batch import NO_RECORDS, Chunk, RecordBatch, concat_batches
 from skws.data.value_conversion import MalformedError, MissingError, timestamp
 from skws.formats import BadRecordLog, Replay, Split, plan
 from skws.formats.files import SUFFIXES
@@ -249,16 +249,18 @@ def relation_of(name: str, schema: Schema) -> int:
     return schema.index[name]
 
 
-def records_of(
+def tables_and_stream(
     inputs: Inputs, schema: Schema, policy: BadRecordLog
-) -> tuple[list[Record], Iterator[RecordBatch]]:
+) -> tuple[list[RecordBatch], Iterator[RecordBatch]]:
     """The rows of static tables; the records of the stream in order of time."""
     if inputs.database is not None:
-        readers = [RowReader(schema, n) for n in range(len(schema.relations))]
-        rows = [Record(reader.index, 0, row) for reader in readers for row in inputs.database.rows(reader)]
-        for reader in readers:
-            policy.take(reader.notes(inputs.database.name))
-        return rows, iter(())
+        from skws.formats.stored_columns import table_records  # noqa: PLC0415 - Arrow is slow to import
+
+        database, tables = inputs.database, list[RecordBatch]()
+        for reader in (RowReader(schema, number) for number in range(len(schema.relations))):
+            tables += table_records(database.name, reader, database.values(reader.relation))
+            policy.take(reader.notes(database.name))
+        return tables, iter(())
     replay = inputs.replay(schema)
     tables = list(replay.tables(policy))
     if not (inputs.frames or inputs.nested):
@@ -266,7 +268,7 @@ def records_of(
     batches = [*replay.batches(policy), *inputs.chunks(schema, policy)]
     batch = concat_batches(batches) if batches else NO_RECORDS
     static = np.isin(batch.relation, [n for n, relation in enumerate(schema.relations) if relation.table])
-    tables += batch.take(static).records()
+    tables.append(batch.take(static))
     streamed = batch.take(~static)
     return tables, iter([streamed.take(np.argsort(streamed.time, kind="stable"))])
 

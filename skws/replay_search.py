@@ -104,7 +104,7 @@ class Search:
         assert self.plan is not None  # noqa: S101 - of keywords
         expect_long_lived_objects()
         with self._run_context(report):
-            tables = self.replay.table_batches(self._log, self._step(report, "loading tables"))
+            tables = self.replay.tables(self._log, self._step(report, "loading tables"))
             engine = StreamEngine.holding(self.plan, tables, self._batches(report), self.counts)
             self._step(report, "searching")(self.replay.size_bytes)
             best_results = engine.search_once(self.plan, most)
@@ -235,7 +235,7 @@ class Search:
         session, batches = self._session(report)
         try:
             yield from session.load_tables(
-                list(self.replay.tables(self._log, self._step(report, "loading tables")))
+                self.replay.tables(self._log, self._step(report, "loading tables"))
             )
             for batch in batches:
                 yield from session.process(batch)

@@ -20,7 +20,7 @@ the latest insertions. So a replay needs only the oldest row alive a window ago,
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
@@ -304,19 +304,6 @@ def identity(schema: Schema, relation: int, row: Row) -> GroupKey:
     """The identity of all versions of a tuple: the key if the row has one (True), else the whole row."""
     key = schema.relations[relation].key_of(row)
     return (relation, row, False) if key is None else (relation, key, True)
-
-
-def static_tuples(schema: Schema, rows: Iterable[tuple[int, Row]]) -> list[StreamTuple]:
-    """The tuples of static tables, which live forever; the last one of rows with equal keys."""
-    tuples: dict[tuple[GroupKey, int], StreamTuple] = {}
-    occurrences: Counter[GroupKey] = Counter()
-    for relation, row in rows:
-        key = identity(schema, relation, row)
-        _, _, has_key = key
-        occurrence = 0 if has_key else occurrences[key]
-        occurrences[key] += 1
-        tuples[key, occurrence] = StreamTuple(relation, row, ALWAYS, FOREVER, occurrence=occurrence)
-    return list(tuples.values())
 
 
 @dataclass(slots=True)

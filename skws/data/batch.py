@@ -73,6 +73,8 @@ Item: TypeAlias = Record | BadRecord
 
 
 BATCH = 32_768  # records; larger ones gain little
+LARGE: Final = 1 << 16
+"""The number of rows of a static table in a batch: each batch that is kept takes memory."""
 MEMORY_RECORDS: Final = 500_000
 """The number of records that are sorted in memory at once."""
 
@@ -251,6 +253,13 @@ class RecordBatch:
         relation = np.array(relations, dtype=np.int64)
         delete = np.array(deletes, dtype=bool) if any(deletes) else None
         return cls(relation, np.array(times, dtype=np.int64), Rows.of(relation, rows), delete)
+
+    def without(self, relations: Collection[int]) -> RecordBatch:
+        """The records of all other relations."""
+        if not relations:
+            return self
+        flags = ~np.isin(self.relation, list(relations))
+        return self if flags.all() else self.take(flags)
 
     def take(self, indices: Ints | Flags | slice) -> RecordBatch:
         delete = None if self.delete is None else self.delete[indices]
@@ -458,6 +467,13 @@ def batched(records: Iterable[Record]) -> Iterator[RecordBatch]:
         yield RecordBatch.of(chunk)
 
 
+def chunked(items: Iterable[Item]) -> Iterator[Chunk]:
+    """Records and bad records in chunks of BATCH."""
+    remaining = iter(items)
+    while batch_items := list(islice(remaining, BATCH)):
+        yield Chunk.of(batch_items)
+
+
 def records_of(batches: Iterable[RecordBatch]) -> Iterator[Record]:
     return chain.from_iterable(batch.records() for batch in batches)
 
@@ -474,6 +490,11 @@ def regroup(batches: Iterable[RecordBatch], least: int) -> Iterator[RecordBatch]
             pending, size = [], 0
     if pending:
         yield concat_batches(pending)
+
+
+def large_batches(batches: Iterable[RecordBatch]) -> list[RecordBatch]:
+    """The same records in batches of at least ``LARGE`` each, except the last; none is empty."""
+    return list(regroup(filter(len, batches), LARGE))
 
 
 def align_to_timestamps(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:

@@ -31,7 +31,7 @@ def chunks(
 ) -> Iterator[Chunk]:
     """The records of a CSV file with bare rows of one relation. Raises SourceError."""
     assert split.relation is not None  # noqa: S101 - a split of bare rows has one
-    with opened(split.path, advance) as file:
+    with opened(split.path, advance, split.end) as file:
         lines = _Lines(file, piece_bytes)
         reader = CsvReader(split, schema, lines)
         items = reader.records()

@@ -212,6 +212,23 @@ class CountedFile(io.FileIO):
         return count or 0
 
 
+class _Beginning(io.RawIOBase):
+    """The next bytes of a file, ``size`` at most."""
+
+    def __init__(self, file: IO[bytes], size: int) -> None:
+        self._file = file
+        self._remaining = size
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        data = self._file.read(min(len(buffer), self._remaining))
+        buffer[: len(data)] = data
+        self._remaining -= len(data)
+        return len(data)
+
+
 def ignore(_count: int) -> None:
     """Ignores progress."""
 
@@ -290,16 +307,20 @@ def _leads_up(link: Path) -> bool:
     return any(parent.resolve().is_relative_to(target) for parent in link.parents)
 
 
+END: Final = 2**63 - 1
+"""The end of a file, as an offset in bytes."""
+
+
 @contextmanager
-def opened(path: Path, advance: Advance = ignore) -> Iterator[IO[bytes]]:
-    """The bytes of ``path`` as JSON lines or CSV in UTF-8, to be read inside the ``with``.
+def opened(path: Path, advance: Advance = ignore, end: int = END) -> Iterator[IO[bytes]]:
+    """The bytes of ``path``, or the first ``end``, as JSON lines or CSV in UTF-8, read inside the ``with``.
 
     Raises SourceError if it cannot be opened or, inside, read: no such
     file, no permission, compressed data that is truncated or damaged.
     """
     try:
         with io.BufferedReader(CountedFile(path, advance), BLOCK) as file:
-            yield unpack(path, file)
+            yield unpack(path, file if end == END else io.BufferedReader(_Beginning(file, end), BLOCK))
     except FAULTS as error:
         raise fault(path, error) from None
 
@@ -314,7 +335,6 @@ def line_count(file: IO[bytes], size: int) -> int:
 
 
 SPLIT_BYTES: Final = 8 << 20  # small, so that even a small replay is shared by a few cores
-END: Final = 2**63 - 1
 
 
 class Format(StrEnum):

@@ -156,16 +156,12 @@ class Replay:
             splits += plan(path, schema, split_bytes=split_bytes, first=len(splits), skip=skipped.append)
         return cls(splits, schema, skipped_notes(skipped))
 
-    def tables(self, policy: BadRecordLog, progress: Progress = ignore) -> Iterator[Record]:
+    def tables(self, policy: BadRecordLog, progress: Progress = ignore) -> Iterator[RecordBatch]:
         """The rows of static tables, at time 0, to be loaded before the stream.
 
         Bad records of files with streams are left to ``stream``, which reads them again. ``progress`` gets
         the bytes read so far. Raises BadRecordsError, SourceError.
         """
-        return records_of(self.table_batches(policy, progress))
-
-    def table_batches(self, policy: BadRecordLog, progress: Progress = ignore) -> Iterator[RecordBatch]:
-        """Like ``tables``, many at a time."""
         if not self._tables:
             return
         meter = _Meter(progress)

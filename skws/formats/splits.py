@@ -17,13 +17,22 @@ import pickle
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from itertools import count, islice
+from itertools import count
 from pathlib import Path
 from typing import Final, TypeVar
 
 import numpy as np
 
-from skws.data.batch import BATCH, MEMORY_RECORDS, BadRecord, Chunk, Record, RecordBatch, concat_batches
+from skws.data.batch import (
+    BATCH,
+    MEMORY_RECORDS,
+    BadRecord,
+    Chunk,
+    Record,
+    RecordBatch,
+    chunked,
+    concat_batches,
+)
 from skws.data.packing import pack
 from skws.durable import explained
 from skws.formats import files, jsonl, tabular
@@ -258,12 +267,7 @@ def chunks(split: Split, schema: Schema, advance: Advance = ignore) -> Iterator[
         from skws.formats import csv_columns  # noqa: PLC0415 - Arrow is slow to import
 
         return csv_columns.chunks(split, schema, advance)
-    return _chunked(read_split(split, schema, advance))
-
-
-def _chunked(items: Iterator[Record | BadRecord]) -> Iterator[Chunk]:
-    while batch_items := list(islice(items, BATCH)):
-        yield Chunk.of(batch_items)
+    return chunked(read_split(split, schema, advance))
 
 
 def names_relations(path: Path, kind: str, schema: Schema, relation: int | None) -> bool | None:

@@ -6,11 +6,14 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from skws.data.arrow import STORED
-from skws.formats.bare_columns import typed
+from skws.data.batch import RecordBatch
+from skws.data.blocks import ColumnBlock
+from skws.formats.bare_columns import block_values, typed
 from skws.formats.rows import RowReader, typed_rows
 from skws_schema.model import Attribute, AttributeType
 
@@ -38,6 +41,16 @@ def typed_batches(
             ]
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
         first += len(rows)
+
+
+def table_records(
+    database: str, reader: RowReader, values: Iterator[tuple[Any, ...]]
+) -> Iterator[RecordBatch]:
+    """As ``typed_batches``, as records of a static table."""
+    search_columns = frozenset(reader.relation.search_columns)
+    for batch in typed_batches(database, reader, values):
+        block = ColumnBlock(reader.index, list(map(block_values, batch.columns)), search_columns)
+        yield RecordBatch.of_block(block, np.zeros(len(block), dtype=np.int64))
 
 
 def _columns(attributes: Sequence[Attribute], rows: Sequence[tuple[Any, ...]]) -> list[pa.Array] | None:

@@ -371,7 +371,7 @@ def fit_fields(fields: list[str], layout: CsvLayout) -> list[str]:
 
 def read(split: Split, schema: Schema, advance: Advance = ignore) -> Iterator[Record | BadRecord]:
     """The records of a CSV file. Raises SourceError if the file cannot be read."""
-    with opened(split.path, advance) as file:
+    with opened(split.path, advance, split.end) as file:
         yield from CsvReader(split, schema, file).items()
 
 

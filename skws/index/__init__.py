@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
-from skws.data.batch import BadRecord, Record
+from skws.data.batch import BadRecord, RecordBatch
 from skws.formats.dead_letters import BadRecordLog
 from skws.progress import ReportProgress
 from skws_schema.model import Schema, sourced
 
 
-def with_sources(schema: Schema, records: Iterable[Record]) -> Iterator[Record]:
-    """The given rows of static tables, then those of the tables with their own source. Raises SkwsError."""
-    yield from records
-    if sourced(schema):
-        yield from table_records(schema, sourced(schema))
-
-
-def table_records(schema: Schema, relations: Collection[int]) -> Iterator[Record]:
+def source_batches(schema: Schema, relations: Collection[int]) -> Iterator[RecordBatch]:
     """All rows of some tables with their own source. Raises SkwsError."""
+    if not relations:
+        return iter(())
     from skws.index.index_cache import rows_of_tables  # noqa: PLC0415 - an index needs Arrow
 
     return rows_of_tables(schema, relations)

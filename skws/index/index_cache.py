@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skws import __version__
-from skws.data.batch import BadRecord, Record
+from skws.data.batch import BadRecord, Record, RecordBatch
 from skws.durable import CACHE, cache_folder
 from skws.formats import BadRecordLog
 from skws.formats.files import Format, Split
@@ -232,15 +232,14 @@ def open_tables(schema: Schema, report: ReportProgress = unreported) -> list[Tab
     return [_open_table(schema, number, report) for number in sourced(schema)]
 
 
-def rows_of_tables(schema: Schema, relations: Collection[int]) -> Iterator[Record]:
+def rows_of_tables(schema: Schema, relations: Collection[int]) -> Iterator[RecordBatch]:
     """All rows of some tables with their own source. Raises SkwsError."""
     for table in open_tables(schema):
         if table.relation not in relations:
             continue
         numbers = table.row_numbers()
         for part_numbers in np.split(numbers, range(PART, len(numbers), PART)):
-            for row in table.rows(part_numbers).rows(np.arange(len(part_numbers))):
-                yield Record(table.relation, 0, row)
+            yield RecordBatch.of_block(table.rows(part_numbers), np.zeros_like(part_numbers))
 
 
 def pinned(schema: Schema, report: ReportProgress = unreported, bad: BadRecordLog | None = None) -> Schema:

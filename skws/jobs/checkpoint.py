@@ -13,16 +13,14 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing
-from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
-import orjson
-
-from skws.data.batch import Record
+from skws.data.batch import RecordBatch
+from skws.data.packing import pack, unpack
 from skws.durable import (
     PRIVATE,
     as_unicode,
@@ -43,32 +41,15 @@ from skws_schema.yaml.document import to_yaml
 from skws_schema.yaml.load import parse_schema
 from skws_windows.window import window_text
 
-_ROWS: Final = 1000  # of a piece
 
-
-def store_tables(state: StateDatabase, records: Iterable[Record]) -> int:
-    """Write the rows of static tables in pieces; returns the number of pieces."""
-    rows, number = iter(records), 0
-    while piece := [tuple(row) for row in islice(rows, _ROWS)]:
-        state.put_json(StateKind.TABLES, f"{number:08d}", piece)
-        number += 1
-    return number
-
-
-def table_records(pieces: Iterable[tuple[str, bytes]]) -> Iterator[Record]:
-    """The rows of static tables in pieces (``StateDatabase.items``)."""
-    for _, piece in pieces:
-        for relation, time, row, delete in orjson.loads(piece):
-            yield Record(relation, time, tuple(row), delete)
-
-
-def read_tables(folder: Path) -> Iterator[Record]:
+def read_tables(folder: Path) -> Iterator[RecordBatch]:
     """The static tables of the run in a folder, for a process beside that of the run. Raises StateError."""
     with closing(StateDatabase(folder / NAME, read_only=True)) as state:
-        yield from table_records(state.items(StateKind.TABLES))
+        for _, piece in state.items(StateKind.TABLES):
+            yield unpack(piece)
 
 
-VERSION: Final = 15
+VERSION: Final = 16
 """The version of the formats of the checkpoint and of Spark's log."""
 _WORK: Final = ("journal/*.log", "outbox/*.out", "commands/commands.jsonl", "spark/offsets")
 """Files that cannot exist before a run has begun; some belong to the host on Spark."""
@@ -118,15 +99,23 @@ class Checkpoint:
         return {"id": self.id, "state": self.state}
 
     def begin(
-        self, tables: Iterable[Record], start: dict[str, Any], more: Mapping[str, Any] | None = None
+        self, tables: Sequence[RecordBatch], start: dict[str, Any], more: Mapping[str, Any] | None = None
     ) -> None:
         """Begin a run with its static tables and the source's first offset.
 
         ``more``: settings of the host.
         """
-        settings = {"version": VERSION, "id": self.id, "start": start, **self._fixed_settings, **(more or {})}
+        settings = {
+            "version": VERSION,
+            "id": self.id,
+            "start": start,
+            "pieces": len(tables),
+            **self._fixed_settings,
+            **(more or {}),
+        }
         with self.state.transaction():
-            settings["pieces"] = store_tables(self.state, tables)
+            for number, batch in enumerate(tables):
+                self.state.put(StateKind.TABLES, f"{number:08d}", pack(batch))
             self.state.put_json(StateKind.RUN, _GIVEN, self._last_start)
             self.state.put_json(StateKind.RUN, _COMMITTED, self._progress)
             self.state.put_json(StateKind.RUN, _SETTINGS, settings)
@@ -146,12 +135,12 @@ class Checkpoint:
         offset: dict[str, Any] = self.setting("start")
         return offset
 
-    def tables(self) -> Iterator[Record]:
+    def tables(self) -> Iterator[RecordBatch]:
         """The static tables as they were at the first start."""
-        pieces = list(self.state.items(StateKind.TABLES))
+        pieces = [piece for _, piece in self.state.items(StateKind.TABLES)]
         if len(pieces) != self.setting("pieces"):
             raise damaged(self.state.path, f" ({StateKind.TABLES})")
-        return table_records(pieces)
+        return map(unpack, pieces)
 
     def committed_batch(self) -> int:
         """The number of the last committed micro-batch; 0 before the first."""

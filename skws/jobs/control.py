@@ -36,7 +36,7 @@ from skws.spec.query_spec import KEYWORDS, Query
 from skws_schema.errors import SourceError, shown
 
 if TYPE_CHECKING:  # the parts of a host are loaded with it
-    from skws.data.batch import Record, RecordBatch
+    from skws.data.batch import RecordBatch
     from skws.jobs.metrics import Metrics
     from skws.queries.keywords.diagnosis import EmptyResult
     from skws.queries.operator import QueryPlan
@@ -145,7 +145,7 @@ class Status:
 class JobListener(Protocol):
     """Receives the good records of a job, in the thread that runs it."""
 
-    def load_tables(self, records: Sequence[Record]) -> None:
+    def load_tables(self, batches: Sequence[RecordBatch]) -> None:
         """Rows of static tables."""
 
     def add(self, batch: RecordBatch) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
-from skws.data.batch import NOTHING, BadRecord, Item
+from skws.data.batch import NOTHING, BadRecord, RecordBatch, large_batches
 from skws.formats.dead_letters import BadRecordLog, dead_letter, encoded_each, malformed, place
 from skws.jobs.control import RunControl
 from skws.jobs.log import Log
@@ -29,7 +29,6 @@ MOST: Final = 16_384  # larger batches gain little
 RESULTS: Final = 50_000
 """The approximate number of results of one batch; they are all in memory."""
 _FIRST_REPORT: Final = 3 * MICROSECOND
-_ROWS_BETWEEN_CHECKS: Final = 4_096
 _LAG_EVERY: Final = 5 * MICROSECOND  # it takes a query to a database
 
 
@@ -118,6 +117,16 @@ def _encode(result: LiveResult) -> LiveResult:
     return EncodedResult(result.to_json(), result.parsed)
 
 
+class StaticTables(NamedTuple):
+    """Rows of static tables in large batches, and bad records, each in order of arrival."""
+
+    batches: Sequence[RecordBatch] = ()
+    bad: Sequence[BadRecord] = ()
+
+
+NO_TABLES: Final = StaticTables()
+
+
 class Input:
     """The source of a job and its feed. ``opened``: the source was opened for a new run."""
 
@@ -140,34 +149,41 @@ class Input:
         self._feed = self._retry(lambda: self._open(schema))
         return self._feed is not None
 
-    def begin(self, schema: Schema) -> tuple[Offset, list[Item]] | None:
+    def begin(self, schema: Schema) -> tuple[Offset, StaticTables] | None:
         """Open the source for a new run; returns its first offset, and the present rows of static tables.
 
         Waits while the source is unavailable. Returns None if the job was stopped first.
         """
 
-        def attempt() -> tuple[Offset, list[Item]]:
+        def attempt() -> tuple[Offset, StaticTables]:
             if self._feed is not None:
                 self._feed.close()  # its connection may be the reason why the source could not start
             feed = self._feed = self._open(schema)
             offset = feed.start()
             self.opened = True
-            return offset, [] if feed.tables_pending else self._table_rows(feed)
+            return offset, NO_TABLES if feed.tables_pending else self._tables(feed)
 
         return self._retry(attempt)
 
-    def _table_rows(self, feed: Feed) -> list[Item]:
+    def _tables(self, feed: Feed) -> StaticTables:
         """The present rows of static tables; if they take long, some lines report their number."""
-        clock, items = self._control.clock, list[Item]()
+        clock, bad, rows = self._control.clock, list[BadRecord](), 0
         began, interval = clock.now(), _FIRST_REPORT
-        for number, item in enumerate(feed.tables(), 1):
-            items.append(item)
-            if number % _ROWS_BETWEEN_CHECKS == 0 and clock.now() - began > interval:
-                self._log.info("tables", f"reading static tables: {number:,} rows so far", rows=number)
-                interval *= 2
+
+        def batches() -> Iterator[RecordBatch]:
+            nonlocal rows, interval
+            for chunk in feed.tables():
+                bad.extend(chunk.bad)
+                rows += len(chunk)
+                if clock.now() - began > interval:
+                    self._log.info("tables", f"reading static tables: {rows:,} rows so far", rows=rows)
+                    interval *= 2
+                yield chunk.records
+
+        tables = StaticTables(large_batches(batches()), bad)
         if interval > _FIRST_REPORT:
-            self._log.info("tables", f"loading static tables: {len(items):,} rows", rows=len(items))
-        return items
+            self._log.info("tables", f"loading static tables: {rows:,} rows", rows=rows)
+        return tables
 
     @property
     def tables_pending(self) -> bool:
@@ -183,9 +199,9 @@ class Input:
             self._log.warning("source", notice)
         return batch
 
-    def poll_tables(self) -> list[Item]:
+    def poll_tables(self) -> StaticTables:
         """New rows of static tables; nothing while the job is paused."""
-        return [] if self._control.pace.paused else self._table_rows(self.feed)
+        return NO_TABLES if self._control.pace.paused else self._tables(self.feed)
 
     def change_schema(self, schema: Schema) -> None:
         """Read all further records with another schema. Raises SourceError."""

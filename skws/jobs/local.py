@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import orjson
 
-from skws.data.batch import NO_RECORDS, NOTHING, BadRecord, Chunk, Item, Record, RecordBatch, concat_batches
+from skws.data.batch import NO_RECORDS, NOTHING, BadRecord, RecordBatch, concat_batches, large_batches
 from skws.data.value_conversion import EARLIEST
 from skws.durable import as_unicode
 from skws.formats.dead_letters import Late, late_letters, late_notice, malformed, unwritable_notice
@@ -21,7 +21,7 @@ from skws.jobs.checkpoint import Checkpoint, Position
 from skws.jobs.clock import Rest, Turns, ending_on_signals, name_at_rate, name_with_pace
 from skws.jobs.control import Answer, BatchListener, ControlFolder, JobCommand, JobListener, Move, RunControl
 from skws.jobs.fanout import SinkFanout
-from skws.jobs.intake import BadRecordPolicy, BatchSizer, Input
+from skws.jobs.intake import BadRecordPolicy, BatchSizer, Input, StaticTables
 from skws.jobs.journal import Journal, JournalEntry, Recent
 from skws.jobs.log import Log
 from skws.jobs.metrics import Gauges, Metrics, State
@@ -116,7 +116,7 @@ class LocalWatch:
         self._state: State = "starting"
         self._limit_reached = False  # the limit of results is reached
         self._start: RunStart | None = None  # while the static tables have not all arrived
-        self._tables: list[Record] = []
+        self._tables: list[RecordBatch] = []
         self._table_dead_letters: tuple[str, ...] = ()  # of static tables, for the first micro-batch
         self._first_late: Late | None = None
         self._late_warned = self._unwritable_warned = False
@@ -598,13 +598,12 @@ class LocalWatch:
         start = self._input.begin(request.schema)
         if start is None:
             return None
-        offset, items = start
+        offset, tables = start
         if not self._input.tables_pending:
-            tables = self._table_rows(items)
-            self._tables = list(tables)
+            self._tables = list(self._good_rows(tables))
             if self._checkpoint is not None:
-                self._checkpoint.begin(tables, offset)
-            self.worker.load_tables(tables)
+                self._checkpoint.begin(self._tables, offset)
+            self.worker.load_tables(self._tables)
         return RunStart(offset)
 
     def _begin(self, start: RunStart) -> None:
@@ -629,23 +628,22 @@ class LocalWatch:
 
     def _poll_tables(self, start: RunStart) -> bool:
         """Read static tables, which come before the stream and all queries. False if no row came."""
-        rows = self._input.poll_tables()
-        self._tables += self._table_rows(rows)
+        tables = self._input.poll_tables()
+        self._tables += self._good_rows(tables)
         if not self._input.tables_pending:
+            self._tables = large_batches(self._tables)
             self.worker.load_tables(self._tables)
             self._begin(replace(start, offset=self._input.feed.start()))
             self._start = None  # last, since other threads read the session of a job that is ``ready``
         self._each_step()
-        return bool(rows) or self._start is None
+        return any(tables) or self._start is None
 
-    def _table_rows(self, items: list[Item]) -> tuple[Record, ...]:
+    def _good_rows(self, tables: StaticTables) -> Sequence[RecordBatch]:
         """The good rows of static tables. Raises BadRecordsError for a bad row if the policy is to fail."""
-        chunk = Chunk.of(items)
-        self._table_dead_letters += self.intake.refuse(chunk.bad)
-        records = tuple(chunk.records.records())
+        self._table_dead_letters += self.intake.refuse(tables.bad)
         if self._job_listener is not None:
-            self._job_listener.load_tables(records)
-        return records
+            self._job_listener.load_tables(tables.batches)
+        return tables.batches
 
     def _fitting_commands(self, commands: list[JobCommand]) -> list[JobCommand]:
         """The commands, without schema changes that the source refuses; these are answered here."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from skws.data.batch import Record, RecordBatch
@@ -64,9 +64,9 @@ class BatchWorker:
         queries = self.standing_queries
         return PriorState(self.live.position, self.live.now, queries.all_queries(), queries.leading_schemas)
 
-    def load_tables(self, records: Sequence[Record]) -> None:
+    def load_tables(self, batches: Iterable[RecordBatch]) -> None:
         """Load static tables, before anything else; snapshots of queries include them."""
-        self.live.load_tables(records)
+        self.live.load_tables(batches)
 
     def sort_out(self, records: RecordBatch) -> tuple[RecordBatch, list[Late]]:
         """The records in time, and the late ones, which are not logged."""
@@ -200,7 +200,7 @@ def resume(
     states = checkpoint.states()
     worker.live.expect(states)
     _apply_schemas(worker.standing_queries, journal)
-    worker.load_tables(list(checkpoint.tables()))
+    worker.load_tables(checkpoint.tables())
     if journal.segments:
         prior_state, first_entry = journal.segments[0].prior_state, journal.first_entry()
         out_of_step = first_entry is not None and stream_time(first_entry.end) is not None

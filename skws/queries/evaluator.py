@@ -20,7 +20,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from skws.data.batch import Ints, Record, RecordBatch
+from skws.data.batch import Ints, RecordBatch
 from skws.results.result import LiveResult, Result
 from skws_windows.window import TICKS_PER_ARRIVAL, Window
 
@@ -121,7 +121,7 @@ class Evaluator(ABC):
     keeps: Window | None = None
     """The window of the stream from which the evaluator is rebuilt; None if it keeps its own state."""
 
-    def load_tables(self, records: Sequence[Record]) -> None:  # noqa: B027 - most read streams only
+    def load_tables(self, batches: Sequence[RecordBatch]) -> None:  # noqa: B027 - most read streams only
         """Load static tables; called before the stream begins."""
 
     def begin(self, past: Iterable[OrderedBatch]) -> Iterable[Result]:  # noqa: ARG002

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 import numpy as np
 
-from skws.data.batch import NO_RECORDS, LongBatch, Record, RecordBatch
+from skws.data.batch import NO_RECORDS, LongBatch, RecordBatch
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts, Evaluator, Load, OrderedBatch, matches
 from skws.queries.keywords.updates import Begin
@@ -83,7 +83,7 @@ class StreamState:
     share: Part
     order: Order
     past: Past
-    tables: Sequence[Record] = ()
+    tables: Sequence[RecordBatch] = ()
     since: dict[int, int] = field(default_factory=dict)
     expected: Mapping[str, bytes] = field(default_factory=dict)
     live: LiveOperator | None = None
@@ -229,7 +229,7 @@ class Operator(ABC):
         return False
 
     @abstractmethod
-    def load_tables(self, records: Sequence[Record]) -> list[Result]:
+    def load_tables(self, batches: Sequence[RecordBatch]) -> list[Result]:
         """Load static tables, before the stream; returns the results of their rows alone."""
 
     @abstractmethod
@@ -469,8 +469,8 @@ class EvaluatorOperator(Operator):
     def waits(self) -> bool:
         return self._state.order.waits or self.evaluator.waits
 
-    def load_tables(self, records: Sequence[Record]) -> list[Result]:
-        self.evaluator.load_tables(records)
+    def load_tables(self, batches: Sequence[RecordBatch]) -> list[Result]:
+        self.evaluator.load_tables(batches)
         return list(self.evaluator.begin(()))
 
     def add(self, plans: Sequence[QueryPlan]) -> list[Result]:  # noqa: ARG002 - it is known

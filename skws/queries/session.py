@@ -14,9 +14,9 @@ from skws.data.batch import (
     NO_RECORDS,
     LongBatch,
     OnLate,
-    Record,
     RecordBatch,
     align_to_timestamps,
+    large_batches,
     unheard,
 )
 from skws.queries.evaluator import Counts, Load, OrderedBatch
@@ -133,15 +133,15 @@ class Session:
         """The windows for which the log is kept."""
         return {kept for each in self.operators.values() if (kept := each.keeps) is not None}
 
-    def load_tables(self, records: Sequence[Record]) -> list[Result]:
+    def load_tables(self, batches: Iterable[RecordBatch]) -> list[Result]:
         """Load static tables, before the stream; returns the results of their rows alone.
 
         Queries that are added later have these results in their snapshots.
         """
         removed_relations = self.stream.schema.evolution.removed_relations
-        records = [record for record in records if record.relation not in removed_relations]
-        self._state.tables = [*self._state.tables, *records]
-        return [result for each in self.operators.values() for result in each.load_tables(records)]
+        tables = large_batches(batch.without(removed_relations) for batch in batches)
+        self._state.tables = [*self._state.tables, *tables]
+        return [result for each in self.operators.values() for result in each.load_tables(tables)]
 
     def add(self, query: Query) -> list[Result]:
         """Answer a query from now on; returns its results that are alive. Raises QueryError, UsageError."""
@@ -261,7 +261,7 @@ class Session:
         change = SchemaChange(before.schema, self.stream.schema)
         state.order.pass_over(change.removed_relations)
         state.since |= dict.fromkeys(change.added[0], self.position)
-        state.tables = [r for r in state.tables if r.relation not in change.removed_relations]
+        state.tables = [batch.without(change.removed_relations) for batch in state.tables]
         changes = {}
         for key, operator in self.operators.items():
             if operator is state.live:

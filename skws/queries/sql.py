@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from typing import Any, Final
 
 import orjson
 
-from skws.data.batch import Record
-from skws.index import with_sources
+from skws.data.batch import RecordBatch, records_of
+from skws.index import source_batches
 from skws.queries.evaluator import Counts, Evaluator, Load, OrderedBatch
 from skws.queries.operator import SeparatePlan, StreamState, check_stays
 from skws.results.result import JsonRow, Result, ResultTuple
@@ -24,7 +24,7 @@ from skws_bounds.repairs import repairs as repairs_of
 from skws_bounds.verdict import Verdict, check
 from skws_schema.errors import BadRecordsError, UsageError, shown
 from skws_schema.evolution import nameable
-from skws_schema.model import Row, Schema, iso
+from skws_schema.model import Row, Schema, iso, sourced
 from skws_windows.window import MICROSECOND, Unbounded, Window
 
 _HEADINGS = {True: "bounded", False: "not bounded", None: "not known to be bounded"}
@@ -185,7 +185,7 @@ class SqlEvaluator(Evaluator):
         self._union = union
         self._streams_read = _reads(union)
         self._tables: dict[str, list[Row]] = defaultdict(list)
-        for record in with_sources(stream.schema, ()):
+        for record in records_of(source_batches(stream.schema, sourced(stream.schema))):
             self._tables[self._schema.relations[record.relation].name].append(record.row)
         self._run = UnionRun(self._union, stream.schema, self._tables)
         self._finite = stream.finite
@@ -193,11 +193,10 @@ class SqlEvaluator(Evaluator):
         self._now: int | None = None
         self._rows: dict[str, list[Row]] = {}
 
-    def load_tables(self, records: Iterable[Record]) -> None:
-        rows = list(records)
-        for record in rows:
+    def load_tables(self, batches: Sequence[RecordBatch]) -> None:
+        for record in records_of(batches):
             self._tables[self._schema.relations[record.relation].name].append(record.row)
-        if rows:
+        if batches:
             self._run = UnionRun(self._union, self._schema, self._tables)
 
     def take(self, arrived: OrderedBatch) -> Iterator[Result]:

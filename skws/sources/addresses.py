@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from skws.data.batch import MEMORY_RECORDS
 from skws.extras import SOURCES, extension, installed
-from skws.formats.rows import RowReader
 from skws.sources.feed import REPLAY, Clock, Source, SystemClock, parameters, redacted, replay_path
 from skws.sources.growing_files import FilesSource
 from skws.sources.horizon import ANY_TIME, BoundedSource, Horizon
@@ -19,7 +18,7 @@ from skws.sources.replays import ReplaySource
 from skws.sources.stdin import StdinSource
 from skws_schema.errors import UsageError, nearest
 from skws_schema.infer.infer import Inference
-from skws_schema.model import Relation, Row, Schema
+from skws_schema.model import Relation, Schema
 
 if TYPE_CHECKING:
     from skws.sources.postgres.change_feed import PostgresSource
@@ -43,14 +42,8 @@ class Database(Protocol):
     def inferred(self, *, followed: bool) -> Inference:
         """The schema that the catalog implies. ``followed``: changes will be read, too, if possible."""
 
-    def rows(self, reader: RowReader) -> Iterator[Row]:
-        """The rows of the table of the reader's relation, with the types of its attributes.
-
-        The reader counts values that are missing because they do not fit their attributes.
-        """
-
     def values(self, relation: Relation) -> Iterator[tuple[Any, ...]]:
-        """The same rows, with values of the types that the database has."""
+        """The rows of the table of a relation, with values of the types that the database has."""
 
 
 def database_at(text: str) -> Database:

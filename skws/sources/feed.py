@@ -16,7 +16,7 @@ from select import POLLIN, poll
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 from urllib.parse import parse_qsl
 
-from skws.data.batch import Chunk, Item
+from skws.data.batch import Chunk
 from skws_schema.errors import SourceError, UsageError, nearest, shown
 from skws_schema.model import Schema
 
@@ -120,7 +120,7 @@ class Feed(Protocol):
         """True if further rows of static tables may precede the stream; ``tables`` is then called again."""
         return False
 
-    def tables(self) -> Iterator[Item]:
+    def tables(self) -> Iterator[Chunk]:
         """The rows of static tables: all are loaded before the first poll, and after any ``start``."""
 
     def poll(self, start: Offset, limit: int) -> Batch:
@@ -185,7 +185,7 @@ class OuterFeed(Feed):
     def tables_pending(self) -> bool:
         return self._feed.tables_pending
 
-    def tables(self) -> Iterator[Item]:
+    def tables(self) -> Iterator[Chunk]:
         return self._feed.tables()
 
     def replay(self, start: Offset, end: Offset) -> Chunk:

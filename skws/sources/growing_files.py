@@ -19,7 +19,7 @@ from skws.data.batch import NOTHING, BadRecord, Chunk, Item, Record
 from skws.formats.files import BLOCK, END, Format, Split, line_count, opened
 from skws.formats.jsonl import CHUNK_BYTES, chunk_reader, reads_columns
 from skws.formats.parquet import parquet
-from skws.formats.splits import names_relations, read_split
+from skws.formats.splits import chunks, names_relations, read_split
 from skws.formats.tabular import (
     HEAD_LINES,
     OPEN_QUOTE,
@@ -262,16 +262,40 @@ def _items_of_rows(items: Iterator[Item], limit: int) -> tuple[list[Item], int]:
 
 def whole_items(source_file: SourceFile, schema: Schema) -> Iterator[Item]:
     """All items of a file. Raises SourceError."""
-    split = Split(
-        source_file.path,
-        source_file.format,
-        source_file.relation(schema),
-        0,
-        _end(source_file),
-        source_file.size,
-        0,
+    return read_split(_split_until(_end(source_file), source_file, schema), schema)
+
+
+def present_records(source_file: SourceFile, schema: Schema) -> Iterator[Chunk]:
+    """The present records of a file, without an incomplete one at its end. Raises SourceError."""
+    if source_file.whole:
+        yield from chunks(_split_until(_end(source_file), source_file, schema), schema)
+        return
+    for chunk in chunks(_split_until(_complete_bytes(source_file), source_file, schema), schema):
+        # The rest of a quoted field may be written later.
+        yield replace(chunk, bad=[bad for bad in chunk.bad if bad.reason != OPEN_QUOTE])
+
+
+def _split_until(end: int, source_file: SourceFile, schema: Schema) -> Split:
+    """The file up to ``end``."""
+    return Split(
+        source_file.path, source_file.format, source_file.relation(schema), 0, end, source_file.size, 0
     )
-    return read_split(split, schema)
+
+
+def _complete_bytes(source_file: SourceFile) -> int:
+    """The size of the whole lines of a growing file; 0 while the header of a CSV file is incomplete."""
+    position = end = 0
+    with opened(source_file.path) as file:
+        if source_file.format is Format.CSV and _header(_head_lines(file, 0)) is None:
+            return 0
+        file.seek(0)
+        while block := file.read(BLOCK):
+            line_end = block.rfind(b"\n") + 1
+            end = position + line_end if line_end else end
+            position += len(block)
+        if source_file.format is Format.JSON_LINES:
+            end = _lines_end(source_file.path, end, 1)
+    return end
 
 
 def check_whole(source_file: SourceFile) -> None:
@@ -293,7 +317,6 @@ def _end(source_file: SourceFile) -> int:
     return ranges[-1][1] if ranges else 0
 
 
-_PORTION: Final = 10_000
 _WORTH: Final = 4
 """The least part of a poll's records that must wait so that parts are worthwhile, as a divisor."""
 _FEW_NOTICES: Final = 64
@@ -338,7 +361,7 @@ class FilesFeed(Feed):
         """The offset before the first byte of every file."""
         return Positions({}).offset()
 
-    def tables(self) -> Iterator[Item]:
+    def tables(self) -> Iterator[Chunk]:
         """The present rows of static tables, in files of their own or among streams."""
         if not self._static:
             return
@@ -349,13 +372,8 @@ class FilesFeed(Feed):
             is_table = self._is_table(source_file)
             if not is_table and source_file.relation(self._schema) is not None:
                 continue
-            for item in (
-                whole_items(source_file, self._schema)
-                if source_file.whole
-                else self._growing_items(source_file)
-            ):
-                if is_table or (isinstance(item, Record) and item.relation in self._static):
-                    yield item
+            for chunk in present_records(source_file, self._schema):
+                yield chunk if is_table else self._table_rows(chunk)
 
     def poll(self, start: Offset, limit: int) -> Batch:
         """The new items, file by file."""
@@ -605,13 +623,9 @@ class FilesFeed(Feed):
             return WholeFiles(self._schema).part(position.id, source_file, first, position.offset - first)
         return read_part(source_file, self._schema, first, end=position.offset, layout=abs(position.layout))
 
-    def _growing_items(self, source_file: SourceFile) -> Iterator[Item]:
-        """The present items of a growing file."""
-        end, start = 0, -1
-        while end != start:  # a portion may have blank lines only
-            portion = read_part(source_file, self._schema, end, limit=_PORTION)
-            yield from portion.read
-            start, end = end, portion.end
+    def _table_rows(self, chunk: Chunk) -> Chunk:
+        """The rows of static tables among records of streams, which are read again with the bad records."""
+        return Chunk(chunk.records.take(np.isin(chunk.records.relation, list(self._static))))
 
     def _is_table(self, source_file: SourceFile) -> bool:
         return source_file.named_relation in self._static and source_file.relation(self._schema) is not None

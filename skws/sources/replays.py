@@ -27,7 +27,6 @@ from skws.data.batch import (
     BadRecord,
     Chunk,
     Ints,
-    Item,
     RecordBatch,
     concat_batches,
 )
@@ -253,10 +252,10 @@ class ReplayFeed(Feed):
         self._scan: _Scan | None = None
         self._open = False
 
-    def tables(self) -> Iterator[Item]:
+    def tables(self) -> Iterator[Chunk]:
         log = _BadRecords()
-        yield from self._replay.tables(log)
-        yield from log.all
+        yield from map(Chunk, self._replay.tables(log))
+        yield Chunk(NO_RECORDS, log.all)
 
     def poll(self, start: Offset, limit: int) -> Batch:
         """The bad records, and the records that are due."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from skws.data.batch import NOTHING, Chunk, Item
+from skws.data.batch import NOTHING, Chunk
 from skws.sources.feed import Backlog, Batch, BatchPlan, Clock, Feed, FeedPart, Offset, Source
 from skws_schema.errors import NotYetError, SourceError
 from skws_schema.model import Schema
@@ -131,7 +131,7 @@ class RetryingFeed(Feed):
     def tables_pending(self) -> bool:
         return self._feed is not None and self._feed.tables_pending
 
-    def tables(self) -> Iterator[Item]:
+    def tables(self) -> Iterator[Chunk]:
         return self._wait_until_open().tables()
 
     def poll(self, start: Offset, limit: int) -> Batch:

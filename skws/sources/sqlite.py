@@ -13,10 +13,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from skws.data.batch import NOTHING, Chunk, Item, Record
+from skws.data.batch import NO_RECORDS, NOTHING, Chunk
 from skws.data.value_conversion import EXACT, MalformedError, MissingError, conversion
 from skws.durable import as_unicode
-from skws.formats.rows import RowReader, typed_rows
+from skws.formats.rows import RowReader
 from skws.sources.feed import Batch, Feed, Offset, Source
 from skws_schema.errors import SourceError, nearest, nearest_file
 from skws_schema.infer.column_profile import is_finer, is_identifier_name, profile
@@ -34,7 +34,7 @@ from skws_schema.infer.infer import (
     with_valid_names,
 )
 from skws_schema.infer.keys import Finding
-from skws_schema.model import Attribute, AttributeType, Join, Relation, Row, Schema
+from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from skws_schema.yaml.document import as_name
 
 SAMPLE_ROWS: Final = 1000
@@ -153,9 +153,6 @@ class SqliteDatabase:
         return with_valid_names(
             inference if joins else with_joins_by_values(inference, self._first_rows(usable))
         )
-
-    def rows(self, reader: RowReader) -> Iterator[Row]:
-        return typed_rows(self.name, reader, self.values(reader.relation))
 
     def values(self, relation: Relation) -> Iterator[tuple[Any, ...]]:
         table = self._table(relation.stored)
@@ -501,13 +498,16 @@ class SnapshotFeed(Feed):
     def start(self) -> Offset:
         return {"rows": 0}
 
-    def tables(self) -> Iterator[Item]:
+    def tables(self) -> Iterator[Chunk]:
+        from skws.formats.stored_columns import table_records  # noqa: PLC0415 - Arrow is slow to import
+
         for number, relation in enumerate(self._schema.relations):
             if relation.source is None:
                 reader = RowReader(self._schema, number)
-                for row in self._database.rows(reader):
-                    yield Record(number, 0, row)
-                yield from reader.notes(self._database.name)
+                yield from map(
+                    Chunk, table_records(self._database.name, reader, self._database.values(relation))
+                )
+                yield Chunk(NO_RECORDS, list(reader.notes(self._database.name)))
 
     def poll(self, start: Offset, limit: int) -> Batch:  # noqa: ARG002 - nothing follows the tables
         return Batch(NOTHING, start, ended=True)

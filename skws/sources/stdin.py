@@ -10,7 +10,7 @@ from io import BytesIO
 from itertools import chain
 from typing import IO, Final
 
-from skws.data.batch import NOTHING, BadRecord, Chunk, Item, Record
+from skws.data.batch import NOTHING, BadRecord, Chunk, Item, Record, chunked
 from skws.durable import explained
 from skws.formats.jsonl import StreamedLines
 from skws.sources.feed import Batch, Feed, Offset, Source, readable
@@ -47,8 +47,11 @@ class StdinFeed(Feed):
     def start(self) -> Offset:
         return {"lines": self._lines}
 
-    def tables(self) -> Iterator[Item]:
+    def tables(self) -> Iterator[Chunk]:
         """The rows of static tables that have arrived, and bad records, before the first of a stream."""
+        yield from chunked(self._table_rows())
+
+    def _table_rows(self) -> Iterator[Item]:
         for _ in range(_PORTION):
             lines = [] if self._in_stream else self._take(1)
             if not lines:

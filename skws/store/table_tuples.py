@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from skws.data.batch import NO_RECORDS, RecordBatch, Rows, regroup
+from skws.data.batch import NO_RECORDS, RecordBatch, Rows, large_batches
 from skws.data.blocks import Block
 from skws.index.values import likely_identities, row_identities
 from skws.store.tuple_batch import TupleBatch
@@ -22,11 +22,11 @@ _ROWS_AT_A_TIME: Final = 1 << 16
 
 
 def table_tuples(schema: Schema, batches: Iterable[RecordBatch]) -> TupleBatch:
-    """The tuples of static tables, alive for ever, as from ``static_tuples``.
+    """The tuples of static tables, alive for ever.
 
     Among rows with equal keys only the last one counts, at the position of the first.
     """
-    rows = _concat([batch.rows for batch in regroup(batches, _ROWS_AT_A_TIME)])
+    rows = _concat([batch.rows for batch in large_batches(batches)])
     last_of_key = np.arange(len(rows), dtype=np.int64)
     first: dict[GroupKey, int] = {}
     counts: Counter[GroupKey] = Counter()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from skws.data.batch import Record, RecordBatch
+from skws.data.batch import Record, RecordBatch, batched
 from skws.queries.kinds import plan_of
 from skws.queries.session import Session
 from skws.results.result import Result
@@ -50,7 +50,7 @@ QUERIES = [Query(text, 5, SQL, name=text) for text in SQLS]
 def new_session(static: Sequence[Record]) -> Session:
     stream = Stream(STREAMS, TimeWindow(SECOND))
     session = Session(stream, keywords=False)
-    session.load_tables(static)
+    session.load_tables(batched(static))
     for query in QUERIES:
         plan_of(query, stream)
         assert session.add(query) == []

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -26,8 +27,9 @@ from skws.formats.csv_columns import chunks as csv_chunks
 from skws.formats.jsonl import BareChunkReader, reads_bare_columns
 from skws.spec.enums import OnError
 from skws.store.table_tuples import table_tuples
-from skws_purging.lifespans import static_tuples
-from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema, Unknown
+from skws_purging.lifespans import ALWAYS, GroupKey, StreamTuple, identity
+from skws_schema.model import Attribute, AttributeType, Join, Relation, Row, Schema, Unknown
+from skws_windows.window import FOREVER
 from tests.commands import python
 from tests.formats.test_jsonl_columns import normalized
 from tests.strategies import examples
@@ -403,6 +405,19 @@ table_rows = st.one_of(
 )
 
 
+def static_tuples(schema: Schema, rows: Iterable[tuple[int, Row]]) -> list[StreamTuple]:
+    """The tuples of static tables, row by row."""
+    tuples: dict[tuple[GroupKey, int], StreamTuple] = {}
+    occurrences: Counter[GroupKey] = Counter()
+    for relation, row in rows:
+        key = identity(schema, relation, row)
+        _, _, has_key = key
+        occurrence = 0 if has_key else occurrences[key]
+        occurrences[key] += 1
+        tuples[key, occurrence] = StreamTuple(relation, row, ALWAYS, FOREVER, occurrence=occurrence)
+    return list(tuples.values())
+
+
 @given(st.lists(table_rows, max_size=12))
 @examples(300)
 def test_table_rows_with_equal_keys_are_replaced(rows: list[tuple[int, tuple[Any, ...]]]) -> None:
@@ -427,7 +442,7 @@ def test_bad_records_of_a_large_file_have_line_numbers(tmp_path: Path) -> None:
     lines[30_000], lines[59_999] = "one,s,x,1,,\n", "one,s\n"
     path.write_text("text,string,integer,number,boolean,timestamp\n" + "".join(lines))
     bad = BadRecordLog(OnError.SKIP)
-    size = sum(len(batch) for batch in Replay.open(path, schema).table_batches(bad))
+    size = sum(len(batch) for batch in Replay.open(path, schema).tables(bad))
     assert (size, [record.line for record in bad.first]) == (59_998, [30_002, 60_001])
 
 

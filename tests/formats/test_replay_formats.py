@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skws.data.batch import BadRecord, Record
+from skws.data.batch import BadRecord, Record, records_of
 from skws.formats import BadRecordLog, Replay, plan, read_split
 from skws.spec.enums import OnError
 from tests.formats.samples import (
@@ -54,7 +54,7 @@ def test_a_directory_is_read_as_the_union_of_its_files(tmp_path: Path, name: str
     (tmp_path / "_SUCCESS").write_text("")
     replay = Replay.open(tmp_path, SCHEMA)
     assert list(replay.stream(BadRecordLog())) == [*first[:3], *second, *first[3:]]
-    assert list(replay.tables(BadRecordLog())) == []
+    assert list(records_of(replay.tables(BadRecordLog()))) == []
 
 
 def write_bare_files(path: Path) -> None:
@@ -77,7 +77,7 @@ def test_a_directory_may_have_one_file_per_relation(tmp_path: Path) -> None:
     write_bare_files(tmp_path)
     replay = Replay.open(tmp_path, SCHEMA)
     log = BadRecordLog()
-    assert list(replay.tables(log)) == [
+    assert list(records_of(replay.tables(log))) == [
         Record(DIRECTOR, 0, (7, "Tarantino")),
         Record(DIRECTOR, 0, (8, None)),
     ]
@@ -91,7 +91,7 @@ def test_table_rows_inside_a_stream_come_first_at_time_zero(tmp_path: Path) -> N
         file.write("broken\n")
     replay = Replay.open([tmp_path / "a.jsonl"], SCHEMA)
     log = BadRecordLog(OnError.SKIP)
-    assert list(replay.tables(log)) == [Record(DIRECTOR, 0, (7, "x"))]
+    assert list(records_of(replay.tables(log))) == [Record(DIRECTOR, 0, (7, "x"))]
     assert list(replay.stream(log)) == BARE_RECORDS[:2]
     assert log.count == 1
 

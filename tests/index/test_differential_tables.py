@@ -19,7 +19,7 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from skws.data.batch import Record
+from skws.data.batch import Record, batched
 from skws.index.reach import StandingKeywordRows
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
@@ -138,7 +138,9 @@ def compare_engines(
                     out.append(engine.add(plan))
                 active ^= {name}
             start = step * (number - 1)
-            results = engine.process(stream[start : start + step]) if number else engine.load_tables(rows)
+            results = (
+                engine.process(stream[start : start + step]) if number else engine.load_tables(batched(rows))
+            )
             # The order in which a tuple completes results of two queries is unspecified.
             out.append(sorted(results, key=lambda result: result.query))
         counts = engine.counts if len(changes) == 1 and not excluded else None

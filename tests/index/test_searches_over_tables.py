@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from skws.data.batch import Record
+from skws.data.batch import Record, batched
 from skws.index import index_cache
 from skws.index.database import StoredTuples
 from skws.keywords.parse import parse_query
@@ -92,7 +92,7 @@ def compare_searches(
     ]
     for engine, rows in zip(engines, (static, []), strict=True):
         engine.add(_plan(engine.schema, texts[0], window, 3))
-        list(engine.load_tables(rows))
+        list(engine.load_tables(batched(rows)))
     total = 0
     for record in [None, *stream]:
         if record is not None:

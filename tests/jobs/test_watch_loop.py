@@ -499,7 +499,7 @@ def test_the_rows_of_large_static_tables_are_reported_while_they_are_read(tmp_pa
     watch.open()
     steps(watch)
     watch.close()
-    assert "reading static tables: 4,096 rows so far" in notes.lines
+    assert "reading static tables: 5,000 rows so far" in notes.lines
     assert "loading static tables: 5,000 rows" in notes.lines
 
 

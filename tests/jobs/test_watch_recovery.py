@@ -231,3 +231,25 @@ def test_a_checkpoint_is_locked_by_one_process(tmp_path: Path) -> None:
         LocalWatch(job, [Collected()], Notes().log).run()
     first.close()
     opened(job, Collected()).close()
+
+
+def test_a_restart_uses_the_large_tables_of_the_first_start(tmp_path: Path) -> None:
+    """They fill several pieces, with an empty name in the middle, and a key that comes twice."""
+    (tmp_path / "in").mkdir()
+    tables, path = tmp_path / "in" / "customer.csv", tmp_path / "in" / "order.jsonl"
+    rows = [f"{n},{'' if n == 500 else 'ada' if n % 10_000 == 7 else 'eve'}\n" for n in range(150_000)]
+    tables.write_text("cid,name\n" + "".join(rows) + "8,ada\n")
+    schema = replace(SCHEMA, relations=(replace(SCHEMA.relations[0], table=True), SCHEMA.relations[1]))
+    job = request(tmp_path / "in", schema=schema, checkpoint=tmp_path / "checkpoint")
+    customers: list[list[int]] = []
+    for records in ([order(1, 7), order(2, 500), order(3, 8)], [order(4, 140_007), order(5, 11)]):
+        sink = Collected()
+        watch = opened(job, sink)
+        append(path, *records)
+        steps(watch)
+        watch.commit()
+        abandon(watch)
+        tables.unlink(missing_ok=True)
+        results = [result.to_dict() for result in sink.results]
+        customers.append([result["tuples"][0]["row"]["cid"] for result in results])
+    assert customers == [[7, 8], [140_007]]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, example, given
 
-from skws.data.batch import Record
+from skws.data.batch import Record, RecordBatch
 from skws.keywords.analysis import Token
 from skws.keywords.keyword_query import KeywordQuery
 from skws.keywords.leaves import satisfies
@@ -20,8 +20,7 @@ from skws.keywords.parse import parse_query
 from skws.queries.keywords.keyword_operator import KeywordOperator
 from skws.ranking.text_statistics import Keywords, OccurrenceCounts
 from skws.store.live_store import LiveStore
-from skws.store.tuple_batch import of_tuples
-from skws_purging.lifespans import static_tuples
+from skws.store.table_tuples import table_tuples
 from skws_schema.errors import QueryError
 from skws_schema.model import Analyzer, Schema
 from skws_windows.window import Unbounded
@@ -153,7 +152,7 @@ def records_of(title: str, plot: str, name: str) -> list[Record]:
 
 def check_labels(schema: Schema, parsed: KeywordQuery, rows: list[Record]) -> None:
     operator = KeywordOperator(LiveStore(schema, Unbounded()))
-    operator.insert(of_tuples(static_tuples(schema, ((r.relation, r.row) for r in rows)), lambda _: False))
+    operator.insert(table_tuples(schema, [RecordBatch.of(rows)]))
     words = operator.searches.words
     words.catch_up(len(rows), 1)
     words.catch_up(len(rows))

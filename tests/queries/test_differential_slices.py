@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from skws.data.batch import Record, RecordBatch, merge_by_time
+from skws.data.batch import Record, RecordBatch, batched, merge_by_time
 from skws.data.packing import unpack
 from skws.formats.splits import Holds, PackedPiece, Packer
 from skws.queries.evaluator import Counts
@@ -39,7 +39,7 @@ def session_results(query: Query, stream: Stream, records: Sequence[Record]) -> 
     session = Session(stream, keywords=query.kind == KEYWORDS)
     session.add(query)
     tables = [record for record in records if stream.schema.relations[record.relation].table]
-    results = session.load_tables(tables)
+    results = session.load_tables(batched(tables))
     stream_records = sorted(
         (r for r in records if not stream.schema.relations[r.relation].table), key=lambda r: r.time
     )

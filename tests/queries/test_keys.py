@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skws.data.batch import Record, RecordBatch
+from skws.data.batch import Record, RecordBatch, batched
 from skws.queries.partitioning.parts import (
     WHOLE,
     KeyPartitioning,
@@ -210,13 +210,13 @@ def test_oracle_parts_together_have_the_results_of_one_session(
         records = [records[place] for place in order]
     late: list[Record] = []
     single = Session(stream, WHOLE, lambda record, _: late.append(record))
-    expected = [*single.load_tables(tables), *single.add(query)]
+    expected = [*single.load_tables(batched(tables)), *single.add(query)]
     shares = [Part(n, parts, Partitioning.KEYS) for n in range(parts)]
     late_in_parts: list[Record] = []
     sessions = [Session(stream, share, lambda record, _: late_in_parts.append(record)) for share in shares]
     results_of_parts: list[Result] = []
     for session, share in zip(sessions, shares, strict=True):
-        results = [*session.load_tables(tables), *session.add(query)]
+        results = [*session.load_tables(batched(tables)), *session.add(query)]
         results_of_parts += results if share.first else []
     for batch in split_into_batches(records, cuts):
         expected += single.take(batch)

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from skws.data.batch import Record, RecordBatch
+from skws.data.batch import Record, RecordBatch, batched
 from skws.queries.keywords.result_emitter import ResultEmitter
 from skws.queries.keywords.searching import Best, Searched
 from skws.queries.keywords.stream_engine import StreamEngine
@@ -75,7 +75,7 @@ def test_a_search_has_the_first_results_of_a_new_query(schema: Schema, window: W
     results_beside_searches: list[Result] = []
     expected: list[Result] = []
     for live, results in ((session, results_beside_searches), (undisturbed, expected)):
-        live.load_tables(tables)
+        live.load_tables(batched(tables))
         results.extend(live.add(ranked_query("alpha beta", "standing", 3)))
     for batch in batches_of_size(stream_records, 16):
         results_beside_searches += session.take(batch)
@@ -159,7 +159,7 @@ def test_paths_between_common_words_are_counted_and_ranked(schema: Schema, seed:
     window, size = rng.choice(((TimeWindow(150), 1600), (TimeWindow(10_000), 420), (CountWindow(150), 1600)))
     records = random_stream(schema, seed, size, rng.choice((30, 60)))
     session = Session(Stream(schema, window))
-    session.load_tables([record for record in records if schema.relations[record.relation].table])
+    session.load_tables(batched(record for record in records if schema.relations[record.relation].table))
     stream_records = [record for record in records if not schema.relations[record.relation].table]
     result_count = 0
     for number, batch in enumerate(batches_of_size(stream_records, 16)):

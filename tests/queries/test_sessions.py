@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skws.data.batch import Record, RecordBatch
+from skws.data.batch import Record, RecordBatch, batched
 from skws.jobs.alerts import Limiter, Rate
 from skws.queries.kinds import moment, plans_over
 from skws.queries.partitioning.parts import WHOLE, Part, Partitioning
@@ -159,8 +159,8 @@ joins: [{on: sale.item = item.item}]
     tables = [Record(0, 0, (1, "desk lamp")), Record(0, 0, (2, "lamp"))]
     before, after = (Session(Stream(schema, window), keywords=False) for _ in range(2))
     before.add_all(plans_over(queries, before.stream))
-    loaded_results = before.load_tables(tables)
-    assert after.load_tables(tables) == []
+    loaded_results = before.load_tables(batched(tables))
+    assert after.load_tables(batched(tables)) == []
     assert lines(loaded_results) == lines(after.add_all(plans_over(queries, after.stream)))
     assert [result.query for result in loaded_results] == ["lamp", "lamp", "desk lamp"]
     sales = RecordBatch.of([Record(1, 1_000_000, (2, "red")), Record(1, 2_000_000, (1, "red"))])
@@ -178,7 +178,7 @@ def results_by_step(window: Window, share: Part, **options: Any) -> list[list[Re
     rng = random.Random(0)
     static, stream = dense_tables(rng), dense_rows(rng, length(96, 160), [0, 0, 1, 2])
     session = Session(Stream(DENSE, window, max_size=3, **options), share)
-    session.load_tables(static)
+    session.load_tables(batched(static))
     steps = [session.add(Query("alpha beta").named("a", 3))]
     for number in range(0, len(stream), 16):
         steps.append(session.take(RecordBatch.of(stream[number : number + 16])))

@@ -7,7 +7,7 @@ from itertools import dropwhile
 
 import pytest
 
-from skws.data.batch import Record, RecordBatch
+from skws.data.batch import Record, RecordBatch, batched
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.stream_engine import StreamEngine
@@ -57,7 +57,7 @@ def test_batches_shards_and_restarts_make_no_difference(window: Window) -> None:
     plan = Plan(TABLES, parse_query("alpha beta", TABLES), window, 3, ranking=RankingChoice())
     engine = StreamEngine.of(plan)
     top = Top(TopChoice(3), TABLES, unknown if plan.by_count else event_time)
-    snapshot = list(top.take(engine.load_tables(static)))
+    snapshot = list(top.take(engine.load_tables(batched(static))))
     expected = [*top.take(engine.process(stream)), *top.advance(engine.now)]
     assert len({each.place.reason for each in expected if each.place}) == 4
 
@@ -66,7 +66,7 @@ def test_batches_shards_and_restarts_make_no_difference(window: Window) -> None:
     for share in shards:
         log: list[tuple[LoggedBatch, Begins]] = []
         session = Session(Stream(TABLES, window), share, keywords=False)
-        session.load_tables(static)
+        session.load_tables(batched(static))
         assert len(session.add(STANDING)) == (len(snapshot) if share.owns("best") else 0)
         for number, batch in enumerate(batches_of(stream, seed=7)):
             logged = LoggedBatch(session.position, session.now, RecordBatch.of(batch))
@@ -97,7 +97,7 @@ def rebuilt_session(
     rebuilt = Session(stream, share, keywords=False)
     states |= session.snapshot()  # a query's last state is valid until it returns another
     rebuilt.expect(states)
-    rebuilt.load_tables(static)
+    rebuilt.load_tables(batched(static))
     rebuilt.add(STANDING)
     for number, (entry, begins) in enumerate(remaining):
         if not number:
@@ -177,7 +177,7 @@ def test_queries_in_a_shared_engine_have_their_own_results(window: Window) -> No
     def results_of(names: str) -> dict[str, list[Result]]:
         log: list[LoggedBatch] = []
         session = Session(Stream(TABLES, window), keywords=False, past=lambda: list(log))
-        session.load_tables(static)
+        session.load_tables(batched(static))
         results_by_name: dict[str, list[Result]] = {name: [] for name in names}
         for number, batch_records in enumerate(batches_of(stream, seed=3)):
             added_queries = [query for query in SEVERAL.get(number, ()) if query.name in names]

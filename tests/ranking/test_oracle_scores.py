@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skws.data.batch import Record
+from skws.data.batch import Record, batched
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.stream_engine import StreamEngine
@@ -149,7 +149,7 @@ def test_scores_equal_the_definition(names: bool, case: Case, window: Window) ->
     by_count = isinstance(window, CountWindow)
     judge = Judge(oracle, names=names, timed=not by_count)
     oracle.load([(r.relation, r.row) for r in static])
-    check(judge, list(engine.load_tables(static)), {ALWAYS: 0})
+    check(judge, list(engine.load_tables(batched(static))), {ALWAYS: 0})
     length = window.length if isinstance(window, TimeWindow) else float("inf")
     times: dict[int, int] = {}
     for time, records in [(r.time, [r]) for r in stream] if by_count else instants(stream):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from skws.data.batch import Record
+from skws.data.batch import Record, batched
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.stream_engine import StreamEngine
@@ -237,7 +237,7 @@ def test_the_best_results_of_an_engine_after_every_tuple(
     engine = StreamEngine.of(plan)
     top = Top(choice, schema, unknown if plan.by_count else event_time)
     follower = Follower(size)
-    reports = list(engine.load_tables(static))
+    reports = list(engine.load_tables(batched(static)))
     follower.apply(top.take(reports))
     assert follower.best == best_by_brute_force(reports, -1, choice, schema)
     steps = [[record] for record in stream] if plan.by_count else [s for _, s in instants(stream)]

@@ -14,6 +14,7 @@ from typing import TypeAlias
 import pytest
 from pyspark.sql import SparkSession
 
+from skws.data.batch import records_of
 from skws.formats import BadRecordLog, Replay
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
@@ -105,7 +106,7 @@ class PathSearch:
         self.plan = plan
         log = BadRecordLog()
         self.tuples: list[tuple[int, Row, int, int]] = []
-        for record in files.tables(log):
+        for record in records_of(files.tables(log)):
             self.tuples.append((record.relation, record.row, -FOREVER, FOREVER))
         for record in files.stream(log):
             self.tuples.append((record.relation, record.row, record.time, plan.window.end(record.time)))

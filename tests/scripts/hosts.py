@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from skws.data.batch import NOTHING, Chunk, Item, Record, RecordBatch
+from skws.data.batch import NOTHING, Chunk, Record, RecordBatch, batched
 from skws.jobs.control import JobCommand
 from skws.jobs.local import LocalWatch
 from skws.jobs.standing_queries import StandingQueries
@@ -43,7 +43,7 @@ class SessionHost:
         self._log: list[Past] = []
         self._live = Session(request.stream, on_late=self._on_late, past=lambda: self._log)
         self._standing = StandingQueries(request, self._live)
-        self._live.load_tables(tables)
+        self._live.load_tables(batched(tables))
 
     def work(self, step: StepInput) -> StepOutput:
         commands, errors = check_commands(self._standing, step.commands)
@@ -74,8 +74,8 @@ class ScriptFeed(Feed):
     def start(self) -> Offset:
         return {"batch": 0}
 
-    def tables(self) -> Iterator[Item]:
-        yield from self.rows
+    def tables(self) -> Iterator[Chunk]:
+        yield Chunk.of(self.rows)
 
     def poll(self, start: Offset, limit: int) -> Batch:
         number = start["batch"]

@@ -544,7 +544,7 @@ _mutant(
 _mutant(
     "table-forgotten",
     "a run that resumes does not load its static table",
-    ("skws.jobs.worker:resume", "worker.load_tables(list(checkpoint.tables()))", "pass"),
+    ("skws.jobs.worker:resume", "worker.load_tables(checkpoint.tables())", "pass"),
     tables="yes",
 )
 _mutant(

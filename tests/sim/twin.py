@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from skws.data.batch import Record
+from skws.data.batch import Record, batched
 from skws.jobs.control import JobCommand
 from skws.jobs.journal import JournalEntry
 from skws.jobs.worker import BatchWorker
@@ -41,7 +41,7 @@ class Twin:
         self._past: list[LoggedBatch] = []
         self._names: set[str] = set()
         self._worker = BatchWorker(self._job, lambda _: iter(self._past))
-        self._worker.load_tables(self._tables)
+        self._worker.load_tables(batched(self._tables))
 
     def results(self, before: Sequence[JournalEntry], entry: JournalEntry) -> ResultCounts:
         """The expected results of an entry after others. A power loss may have undone some that it knows."""

@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import os
+from collections import Counter
 from pathlib import Path
 
 import orjson
@@ -21,6 +22,7 @@ from skws.formats import plan, read_split
 from skws.sources.growing_files import FilesFeed
 from skws_schema.model import Attribute, AttributeType, Relation, Schema
 from tests.sources.followed_files import SCHEMA, Follower, append, line, numbers
+from tests.sources.table_items import table_items
 from tests.strategies import examples
 
 
@@ -62,7 +64,7 @@ def test_the_first_part_of_a_line_is_no_document(tmp_path: Path) -> None:
 def test_table_rows_after_many_blank_lines_are_read(tmp_path: Path) -> None:
     row = b'{"gid":7,"label":"x"}\n'
     (tmp_path / "genre.jsonl").write_bytes(row + b"\n" * 25_000 + row)
-    assert numbers(list(FilesFeed(tmp_path, SCHEMA).tables())) == [7, 7]
+    assert numbers(table_items(FilesFeed(tmp_path, SCHEMA))) == [7, 7]
 
 
 def test_files_of_unequal_lengths_fill_a_poll(tmp_path: Path) -> None:
@@ -281,12 +283,88 @@ def test_multiline_csv_records_wait_for_their_end(tmp_path: Path) -> None:
     follower.replay()
 
 
+TABLE_ROWS = 120_000
+"""The rows of a table that is read as columns (``LARGE_CSV``)."""
+
+
+@pytest.mark.parametrize("name", ["genre.csv", "genre.jsonl", "genre.csv.gz", "genre.parquet"])
+def test_a_large_table_with_an_odd_value_is_read_whole(tmp_path: Path, name: str) -> None:
+    """A bad record in the middle is named by its line; the rows around it keep their order."""
+    rows: list[dict[str, object]] = [
+        {"gid": n, "label": None if n % 1000 == 0 else f"genre {n}"} for n in range(TABLE_ROWS)
+    ]
+    bad = TABLE_ROWS // 2
+    path = tmp_path / name
+    if name.endswith(".parquet"):
+        texts = [str(row["gid"]) for row in rows]
+        texts[bad] = "x"
+        pq.write_table(pa.table({"gid": texts, "label": [row["label"] for row in rows]}), path)
+    elif name.endswith(".jsonl"):
+        path.write_bytes(
+            b"".join(orjson.dumps(row | ({"gid": "x"} if row["gid"] == bad else {})) + b"\n" for row in rows)
+        )
+    else:
+        lines = [f"{'x' if row['gid'] == bad else row['gid']},{row['label'] or ''}\n" for row in rows]
+        text = ("gid,label\n" + "".join(lines)).encode()
+        path.write_bytes(gzip.compress(text, 1) if name.endswith(".gz") else text)
+    items = table_items(FilesFeed(tmp_path, SCHEMA))
+    bad_records = [item for item in items if isinstance(item, BadRecord)]
+    records = [item for item in items if isinstance(item, Record)]
+    first_line = 2 if ".csv" in name else 1
+    assert [(each.source, each.line) for each in bad_records] == [
+        (str(path), 0 if name.endswith(".parquet") else bad + first_line)
+    ]
+    assert [record.row for record in records] == [
+        (row["gid"], row["label"]) for row in rows if row["gid"] != bad
+    ]
+    assert {(record.relation, record.time, record.delete) for record in records} == {(0, 0, False)}
+
+
+def test_the_incomplete_end_of_a_table_is_left_out(tmp_path: Path) -> None:
+    """A process may be writing it. Whatever the cut, the records before it are there, and no others."""
+    csv_records = [b"gid,label\n", b"1,a\n", b'2,"b\nc"\n', b"x,d\n", b'"3","e"\n']
+    json_records = [b'{"gid":1,"label":"a"}\n', b"\n", b"x\n", b'{"gid":3,"label":"\\n"}\n']
+    for name, records, values in (
+        ("genre.csv", csv_records, [None, 1, 2, "bad", 3]),
+        ("genre.jsonl", json_records, [1, None, "bad", 3]),
+    ):
+        path = tmp_path / name
+        data = b"".join(records)
+        for end in range(len(data) + 1):
+            path.write_bytes(data[:end])
+            complete: list[object] = []
+            position = 0
+            for record, value in zip(records, values, strict=True):
+                position += len(record)
+                # An object is complete without a line end.
+                if end >= position - (record.endswith(b"}\n")) and value is not None:
+                    complete.append(value)
+            items = table_items(FilesFeed(tmp_path, SCHEMA))
+            found = [item.row[0] if isinstance(item, Record) else "bad" for item in items]
+            assert Counter(found) == Counter(complete), (name, data[:end])
+        path.unlink()
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+@pytest.mark.parametrize("name", ["genre.csv", "genre.jsonl", "genre.parquet"])
+def test_a_table_may_be_empty_or_have_one_row(tmp_path: Path, name: str, rows: int) -> None:
+    path = tmp_path / name
+    if name.endswith(".parquet"):
+        table = pa.table({"gid": pa.array([7] * rows, pa.int64()), "label": pa.array(["x"] * rows)})
+        pq.write_table(table.cast(pa.schema({"gid": pa.int64(), "label": pa.string()})), path)
+    elif name.endswith(".jsonl"):
+        path.write_bytes(b'{"gid":7,"label":"x"}\n' * rows)
+    else:
+        path.write_bytes(b"gid,label\n" + b"7,x\n" * rows)
+    assert numbers(table_items(FilesFeed(tmp_path, SCHEMA))) == [7] * rows
+
+
 def test_static_tables_come_first(tmp_path: Path) -> None:
     genre = orjson.dumps({"relation": "genre", "row": {"gid": 1, "label": "crime"}}) + b"\n"
     (tmp_path / "stream.jsonl").write_bytes(line(1) + genre + line(2))
     (tmp_path / "genre.csv").write_bytes(b"gid,label\n2,drama\nx,y\n")
     follower = Follower(tmp_path)
-    bad_record, first, second = sorted(follower.feed.tables(), key=lambda item: isinstance(item, Record))
+    bad_record, first, second = sorted(table_items(follower.feed), key=lambda item: isinstance(item, Record))
     assert isinstance(bad_record, BadRecord)
     assert numbers([first, second]) == [2, 1]
     assert follower.poll() == [1, 2]
@@ -310,7 +388,7 @@ def test_a_table_that_grows_is_reported_with_the_way_to_follow_it(
     table = Relation("genre", (Attribute("gid", AttributeType.INTEGER), Attribute("made", kind)), table=True)
     (tmp_path / "genre.csv").write_text("gid,made\n1,5\n")
     follower = Follower(tmp_path, Schema("shop", (table,), ()))
-    assert len([*follower.feed.tables()]) == 1
+    assert len(table_items(follower.feed)) == 1
     assert follower.poll() == []
     append(tmp_path / "genre.csv", b"2,6\n")
     assert follower.poll() == []

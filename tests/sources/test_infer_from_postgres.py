@@ -13,6 +13,7 @@ from skws_schema.yaml.load import parse_schema
 from tests.commands import Skws
 from tests.postgres import Database
 from tests.sources.film_database import follow, records, source
+from tests.sources.table_items import table_items
 
 TABLES = (
     "CREATE TYPE mood AS ENUM ('fine', 'foul')",
@@ -161,7 +162,7 @@ def test_an_inferred_schema_can_be_followed(database: Database, skws: Skws) -> N
     assert schema.name == database.name
     with closing(source(database).open(schema)) as feed:
         offset = feed.start()
-        assert len(list(feed.tables())) == 3
+        assert len(table_items(feed)) == 3
         database.run("UPDATE movie SET mood = 'foul', colour = true, rating = 8.9 WHERE mid = 1")
         items, _, notices = follow(feed, database, offset)
     assert len(items) == 8

@@ -24,6 +24,7 @@ from tests.clocks import HandClock
 from tests.kafka import MockBroker
 from tests.kafka_broker import Broker
 from tests.sources.film_database import SCHEMA, film, rows_of
+from tests.sources.table_items import table_items
 from tests.strategies import seeds
 from tests.waiting import PATIENCE, until
 
@@ -204,7 +205,10 @@ def test_rows_of_static_tables_are_read(kafka: MockBroker) -> None:
     kafka.send("mixed", [{"relation": "genre", "row": old}, {"relation": "movie", "row": film(1)}], millis=1)
     feed = open_topics(kafka, "genre", "mixed")
     offset = feed.start()
-    assert sorted(rows_of(list(feed.tables()))) == [("+", "genre", 1, "new"), ("+", "genre", 2, "two")]
+    assert sorted(rows_of(table_items(feed))) == [
+        ("+", "genre", 1, "new"),
+        ("+", "genre", 2, "two"),
+    ]
     items, offset, notices = follow(feed, offset, 1)
     assert rows_of(items) == [("+", "movie", 1, "film 1", 1)]
     assert any("a stream contains rows of static tables" in line for line in notices)

@@ -18,6 +18,7 @@ from skws_schema.errors import SourceError
 from skws_schema.model import Schema
 from tests.clocks import HandClock
 from tests.sources.followed_files import SCHEMA, line, numbers
+from tests.sources.table_items import table_items
 
 
 @pytest.fixture
@@ -130,7 +131,7 @@ def test_a_paced_replay_begins_with_its_tables(tmp_path: Path) -> None:
     (tmp_path / "genre.csv").write_bytes(b"gid,label\n2,drama\nx,y\n")
     (tmp_path / "stream.jsonl").write_bytes(line(1))
     feed = ReplaySource(tmp_path, 1, HandClock()).open(SCHEMA)
-    record, bad_record = feed.tables()
+    record, bad_record = table_items(feed)
     assert isinstance(bad_record, BadRecord)
     assert numbers([record]) == [2]
     assert numbers(list(feed.poll(feed.start(), 10).read)) == [1]
@@ -152,7 +153,7 @@ def test_lines_of_a_pipe_are_read_as_they_arrive(pipe: tuple[IO[bytes], IO[bytes
     reader, writer = pipe
     feed = StdinFeed(reader, SCHEMA)
     offset = feed.start()
-    assert list(feed.tables()) == []
+    assert table_items(feed) == []
     assert list(feed.poll(offset, 10).read) == []
     writer.write(line(1) + line(2) + line(3)[:5])
     batch = feed.poll(offset, 10)
@@ -210,16 +211,16 @@ def test_table_rows_must_come_first_on_a_pipe(pipe: tuple[IO[bytes], IO[bytes]])
     """Until the first record of a stream; after it they are bad records, with advice."""
     reader, writer = pipe
     feed = StdinFeed(reader, SCHEMA)
-    assert list(feed.tables()) == []
+    assert table_items(feed) == []
     writer.write(genre(1) + b"\n" + genre(2) + b"nonsense\n" + genre(3)[:9])
-    one, two, bad_record = feed.tables()
+    bad_record, one, two = table_items(feed)
     assert numbers([one, two]) == [1, 2]
     assert isinstance(bad_record, BadRecord)
     assert (bad_record.line, bad_record.offset) == (4, 2 * len(genre(1)) + 1)
     writer.write(genre(3)[9:] + line(10) + genre(4) + line(11))
-    assert numbers(list(feed.tables())) == [3]
+    assert numbers(table_items(feed)) == [3]
     assert not feed.tables_pending
-    assert list(feed.tables()) == []
+    assert table_items(feed) == []
     late_row, ten, eleven = feed.poll(feed.start(), 10).read
     assert numbers([ten, eleven]) == [10, 11]
     assert isinstance(late_row, BadRecord)
@@ -233,7 +234,7 @@ def test_tables_end_with_the_input(pipe: tuple[IO[bytes], IO[bytes]], text: byte
     writer.write(text)
     writer.close()
     feed = StdinFeed(reader, SCHEMA)
-    items = [item for _ in range(3) for item in feed.tables()]
+    items = [item for _ in range(3) for item in table_items(feed)]
     assert numbers(items) == [1] * bool(text)
     assert not feed.tables_pending
     assert feed.poll(feed.start(), 10).ended

@@ -18,6 +18,7 @@ from skws.sources.postgres.slot import create_slot
 from skws_schema.errors import NotYetError, SourceError
 from tests.postgres import Database, run_outside_transaction
 from tests.sources.film_database import TABLES, follow, insert, movies, open_feed, rows_of
+from tests.sources.table_items import table_items
 
 # Each leaves a new file of the table, in which an older snapshot sees nothing.
 CHANGES = (
@@ -164,7 +165,7 @@ def test_changes_of_a_table_below_a_view_are_noticed(
         with pytest.raises(NotYetError, match=r": kind: emptied"):
             feed.start()
         feed.start()
-        assert rows_of(list(feed.tables())) == [("+", "genre", 1, "noir")]
+        assert rows_of(table_items(feed)) == [("+", "genre", 1, "noir")]
 
 
 def test_a_materialized_view_is_copied(database: Database, tmp_path: Path) -> None:
@@ -174,7 +175,7 @@ def test_a_materialized_view_is_copied(database: Database, tmp_path: Path) -> No
     )
     with closing(open_feed(database, tmp_path)) as feed:
         feed.start()
-        assert rows_of(list(feed.tables())) == [("+", "genre", 1, "noir")]
+        assert rows_of(table_items(feed)) == [("+", "genre", 1, "noir")]
 
 
 def test_a_locked_table_is_named_with_its_locker(
@@ -226,7 +227,7 @@ def test_static_tables_are_locked_before_reading(database: Database, monkeypatch
             pytest.raises(NotYetError, match="genre is locked"),
         ):
             feed.tables()
-        assert rows_of(list(feed.tables())) == [("+", "genre", 1, "noir")]
+        assert rows_of(table_items(feed)) == [("+", "genre", 1, "noir")]
 
 
 def test_writers_and_readers_do_not_delay_a_snapshot(database: Database, tmp_path: Path) -> None:

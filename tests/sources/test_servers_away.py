@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-from skws.data.batch import NOTHING, Chunk, Item
+from skws.data.batch import NOTHING, Chunk
 from skws.sources.feed import Backlog, Batch, Feed, Offset, Source
 from skws.sources.postgres.database_address import DatabaseAddress
 from skws.sources.retry import GIVE_UP, RetryingFeed, retry
@@ -163,7 +163,7 @@ class LateSource(Source, Feed):
     def start(self) -> Offset:
         return {"at": 0}
 
-    def tables(self) -> Iterator[Item]:
+    def tables(self) -> Iterator[Chunk]:
         return iter(())
 
     def poll(self, start: Offset, limit: int) -> Batch:

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from skws.data.batch import records_of
 from skws.formats.rows import RowReader
+from skws.formats.stored_columns import table_records
 from skws.sources.inferred_schemas import draft_of
 from skws.sources.sqlite import SqliteDatabase
 from skws_schema.errors import SourceError
@@ -45,7 +47,11 @@ def database_with(path: Path, *statements: tuple[str, list[list[Any]]]) -> Sqlit
 
 
 def rows(database: SqliteDatabase, schema: Schema, name: str) -> list[tuple[Any, ...]]:
-    return list(database.rows(RowReader(schema, schema.index[name])))
+    reader = RowReader(schema, schema.index[name])
+    return [
+        record.row
+        for record in records_of(table_records(database.name, reader, database.values(reader.relation)))
+    ]
 
 
 @pytest.mark.parametrize(("key", "reference", "ids", "references", "kind"), REFERENCES)

@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 import skws.spark
-from skws.data.batch import Record, RecordBatch
+from skws.data.batch import Record, RecordBatch, batched
 from skws.queries.kinds import plans_over
 from skws.queries.partitioning.parts import Partitioning
 from skws.queries.session import Session
@@ -99,7 +99,7 @@ class OneSession:
 
     def __init__(self, job: Job, tables: list[Record]) -> None:
         self.live = Session(job.stream)
-        self.live.load_tables(tables)
+        self.live.load_tables(batched(tables))
         self.names = list(job.named())
         self.live.add_all(plans_over(list(job.named().values()), job.stream))
 

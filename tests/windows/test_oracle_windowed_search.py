@@ -62,7 +62,7 @@ def test_every_result_is_reported_once_at_the_first_end_of_its_windows(
         stream = [r for r in stream if not r.delete or plan.schema.relations[r.relation].key_of(r.row)]
     engine = WindowedEngine.of(plan)
     oracle = WindowedOracle(plan, request.compiled(), request.alphabet)
-    assert Counter(map(shape_of, engine.load_tables(static))) == oracle.load(static)
+    assert Counter(map(shape_of, engine.load_tables(batched(static)))) == oracle.load(static)
     for record in stream:
         results = list(engine.process_batches(batched([record])))
         assert Counter(map(shape_of, results)) == oracle.take(record)
@@ -72,7 +72,7 @@ def test_every_result_is_reported_once_at_the_first_end_of_its_windows(
 def restored(engine: WindowedEngine, plan: Plan, static: list[Record]) -> WindowedEngine:
     """Another engine with the state of this one, as after a failure."""
     successor = WindowedEngine.of(plan)
-    list(successor.load_tables(static))
+    list(successor.load_tables(batched(static)))
     successor.restore(orjson.loads(orjson.dumps(engine.state())))
     return successor
 
@@ -86,7 +86,7 @@ def test_batches_and_failures_make_no_difference(
     long_stream = [r._replace(time=r.time + i // len(stream) * 100) for i, r in enumerate(stream * 4)]
     single, restarted, joint = (WindowedEngine.of(plan) for _ in range(3))
     for engine in (single, restarted, joint):
-        list(engine.load_tables(static))
+        list(engine.load_tables(batched(static)))
     bounds = [0, *sorted(min(c, len(long_stream)) for c in cuts), len(long_stream)]
     expected = [each for record in long_stream for each in single.process_batches(batched([record]))]
     results = []

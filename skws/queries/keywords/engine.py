@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from msgspec.structs import replace as struct_replace
 
-from skws.data.batch import BATCH, LongBatch, Record, RecordBatch, batched
-from skws.index import table_records
+from skws.data.batch import BATCH, LongBatch, Record, RecordBatch
+from skws.index import source_batches
 from skws.keywords.keyword_matching import KeywordMatching
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts, OrderedBatch
@@ -244,15 +244,11 @@ class KeywordEngine(MeshEngine):
         self._results.remove(number)
         self._operator.remove(number)
 
-    def load_tables(self, records: Iterable[Record]) -> Iterator[Result]:
+    def load_tables(self, batches: Iterable[RecordBatch]) -> Iterator[Result]:
         """Insert the static tables, before the stream; returns the results of static tuples alone."""
-        return self.load_table_batches(batched(records))
-
-    def load_table_batches(self, batches: Iterable[RecordBatch]) -> Iterator[Result]:
-        """As ``load_tables``, for batches."""
         rows_before = self._operator.table_rows
         partials = self._operator.open_tables() if self._on_demand else []
-        static = table_tuples(self.schema, chain(batches, batched(self._rows_of_sources())))
+        static = table_tuples(self.schema, chain(batches, self._rows_of_sources()))
         self.counts.static += len(static.relation) + self._operator.table_rows - rows_before
         partials += self._operator.insert(static)
         yield from chain.from_iterable(self._reports(self._pieces(partials, snapshot=True)))
@@ -261,12 +257,12 @@ class KeywordEngine(MeshEngine):
         """Add the rows of a database by its index, before all other tuples, for searches."""
         self._operator.open_stored(database)
 
-    def _rows_of_sources(self) -> Iterator[Record]:
+    def _rows_of_sources(self) -> Iterator[RecordBatch]:
         """The rows of tables with a source that were not loaded yet; none if they are loaded on demand."""
         tables = () if self._on_demand else set(sourced(self.schema)) - self._loaded_tables
         if tables:
             self._loaded_tables |= tables
-            yield from table_records(self.schema, tables)
+            yield from source_batches(self.schema, tables)
 
     def make_space(self, tuples: int) -> None:
         """Make space for tuples that come soon, so that columns do not grow step by step."""
@@ -361,7 +357,7 @@ class KeywordEngine(MeshEngine):
         partials = self._operator.open_tables() if former.has_tables else []
         partials += self._operator.insert(live_tuples)
         self._loaded_tables -= change.removed_relations
-        if rows := list(batched(self._rows_of_sources())):
+        if rows := list(self._rows_of_sources()):
             partials += self._operator.insert(table_tuples(self.schema, rows))
         self._operator.excluded = former.excluded
         former.close()

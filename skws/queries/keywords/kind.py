@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from skws.data.batch import LongBatch, Record
+from skws.data.batch import LongBatch, RecordBatch
 from skws.keywords.keyword_matching import ordered_by_sample
 from skws.queries.evaluator import Counts, Load, OrderedBatch
 from skws.queries.keywords.diagnosis import EmptyResult
@@ -65,8 +65,8 @@ class LiveKeywords(LiveOperator):
     def keeps(self) -> Window | None:
         return None if self._engine is None else self._state.stream.window
 
-    def load_tables(self, records: Sequence[Record]) -> list[Result]:
-        return [] if self._engine is None else list(self._engine.load_tables(records))
+    def load_tables(self, batches: Sequence[RecordBatch]) -> list[Result]:
+        return [] if self._engine is None else list(self._engine.load_tables(batches))
 
     def add(self, plans: Sequence[QueryPlan]) -> list[Result]:
         if self._engine is None:

@@ -72,7 +72,7 @@ class StreamEngine(KeywordEngine):
         """An engine with the live rows of tables and a stream, for a search. ``counts``: of the records."""
         engine = cls(plan.schema, plan.window)
         engine.counts = counts
-        for _ in chain(engine.load_table_batches(tables), engine.process_batches(batches)):
+        for _ in chain(engine.load_tables(tables), engine.process_batches(batches)):
             pass
         return engine
 

@@ -10,7 +10,7 @@ import numpy as np
 from msgspec import convert, to_builtins
 from msgspec.structs import replace
 
-from skws.data.batch import Record
+from skws.data.batch import RecordBatch
 from skws.keywords.keyword_matching import ordered_by_sample
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts, Load, OrderedBatch
@@ -95,8 +95,8 @@ class TopOperator(Operator):
     def waits(self) -> bool:
         return self._state.order.waits
 
-    def load_tables(self, records: Sequence[Record]) -> list[Result]:
-        self._best_changes(self._engine.load_tables(records))
+    def load_tables(self, batches: Sequence[RecordBatch]) -> list[Result]:
+        self._best_changes(self._engine.load_tables(batches))
         return self._snapshot(self._tops)
 
     def add(self, plans: Sequence[QueryPlan]) -> list[Result]:

@@ -19,7 +19,7 @@ from typing import Final
 
 import numpy as np
 
-from skws.data.batch import NO_RECORDS, Record, RecordBatch, TimedPart, merge_by_time
+from skws.data.batch import NO_RECORDS, RecordBatch, TimedPart, merge_by_time
 from skws.formats.splits import Holds, PackedPiece
 from skws.queries.evaluator import Counts
 from skws.queries.keywords.updates import Begin
@@ -245,7 +245,7 @@ class SliceRun:
         begins = {} if self._session is None else self._session.begins()
         return tuple(chain.from_iterable(begins.values()))
 
-    def results(self, tables: Sequence[Record], batches: Iterable[RecordBatch]) -> Iterator[Result]:
+    def results(self, tables: Sequence[RecordBatch], batches: Iterable[RecordBatch]) -> Iterator[Result]:
         """The results of the slice in order."""
         session, results, slice_batches = self._start(tables, batches)
         if self._slice.has_tables:
@@ -259,13 +259,13 @@ class SliceRun:
         else:  # results that expire before the next slice's records may need more records than that reads
             yield from self._pass_to(session, self._slice.end)
 
-    def count(self, tables: Sequence[Record], batches: Iterable[RecordBatch]) -> Iterator[int]:
+    def count(self, tables: Sequence[RecordBatch], batches: Iterable[RecordBatch]) -> Iterator[int]:
         """The numbers of results, batch by batch, without forming them; the only query is a pattern."""
         session, _, slice_batches = self._start(tables, batches)
         yield from map(session.count, self._own_records(session, slice_batches))
 
     def _start(
-        self, tables: Sequence[Record], batches: Iterable[RecordBatch]
+        self, tables: Sequence[RecordBatch], batches: Iterable[RecordBatch]
     ) -> tuple[Session, list[Result], Iterator[RecordBatch]]:
         """A session with the tables, the results of tables alone, and the records that the slice reads."""
         slice_batches = self._records_read(batches)
@@ -334,23 +334,23 @@ def less(counts: Counts, before: Counts) -> Counts:
 
 def in_order(
     pieces: Iterable[tuple[PackedPiece, RecordBatch]],
-) -> tuple[list[Record], Iterator[RecordBatch]]:
+) -> tuple[list[RecordBatch], Iterator[RecordBatch]]:
     """The tables among the pieces of a slice, and its records in order of time.
 
     The pieces of tables come first, in order of arrival, then the pieces of the stream by their first times.
     """
-    tables: list[Record] = []
+    tables: list[RecordBatch] = []
     batches = merge_by_time(_without_tables(iter(pieces), tables))
     first = next(batches, NO_RECORDS)  # after this, the tables have been read
     return tables, chain([first], batches)
 
 
 def _without_tables(
-    pieces: Iterator[tuple[PackedPiece, RecordBatch]], tables: list[Record]
+    pieces: Iterator[tuple[PackedPiece, RecordBatch]], tables: list[RecordBatch]
 ) -> Iterator[TimedPart]:
-    """The pieces of the stream; before the first one, adds the rows of all table pieces to ``tables``."""
+    """The pieces of the stream; before the first one, adds all table pieces to ``tables``."""
     for piece, batch in pieces:
         if piece.holds is Holds.TABLE:
-            tables += batch.records()
+            tables.append(batch)
         else:
             yield piece.first, piece.place, batch

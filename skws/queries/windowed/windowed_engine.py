@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from skws.data.batch import Record, RecordBatch
-from skws.index import with_sources
+from skws.index import source_batches
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts, Load
 from skws.queries.keywords.keyword_operator import KeywordOperator, MeshEngine
@@ -26,12 +27,13 @@ from skws.queries.windowed.members import ClosedWindows, EndedWindows, Members
 from skws.queries.windowed.stream_windows import BatchSource, StreamWindows, WindowSpan
 from skws.results.result import Result
 from skws.store.live_store import LiveStore
-from skws.store.tuple_batch import TupleBatch, of_tuples
+from skws.store.table_tuples import table_tuples
+from skws.store.tuple_batch import TupleBatch
 from skws_mesh.columnar.columns import Flags, Ints
 from skws_mesh.columnar.store import NO_MEMBER, Partials
-from skws_purging.lifespans import ALWAYS, static_tuples
+from skws_purging.lifespans import ALWAYS
 from skws_schema.evolution import nameable
-from skws_schema.model import Schema
+from skws_schema.model import Schema, sourced
 from skws_windows.processor.spans import ClosedSpans
 from skws_windows.window import FOREVER, ExpressionWindow
 
@@ -142,13 +144,12 @@ class WindowedEngine(MeshEngine):
         """The windows that ended last, in order of their ends, then the open ones, oldest first."""
         return self._windows.window_spans()
 
-    def load_tables(self, records: Iterable[Record]) -> Iterator[Result]:
+    def load_tables(self, batches: Iterable[RecordBatch]) -> Iterator[Result]:
         """Insert the static tables, which are in every window; yields the results of static tuples alone."""
-        rows = ((record.relation, record.row) for record in with_sources(self.schema, records))
-        tuples = static_tuples(self.schema, rows)
-        self.counts.static += len(tuples)
-        self._members.add_static(len(tuples))
-        results = self._operator.insert(of_tuples(tuples, lambda t: t.occurrence > 0))
+        static = table_tuples(self.schema, chain(batches, source_batches(self.schema, sourced(self.schema))))
+        self.counts.static += len(static.relation)
+        self._members.add_static(len(static.relation))
+        results = self._operator.insert(static)
         self.counts.excluded = self._operator.excluded
         yield from self._count_results(list(self._operator.emitter.events(results, snapshot=True)))
 

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 import orjson
 
-from skws.data.batch import Record
+from skws.data.batch import RecordBatch
 from skws.queries.evaluator import Counts, Load, OrderedBatch
 from skws.queries.keywords.diagnosis import EmptyResult
 from skws.queries.keywords.keyword_plans import SearchPlan, keyword_plan
@@ -77,7 +77,7 @@ class WindowedOperator(Operator):
         """True if records wait; windows that are open at the end produce no results."""
         return self._state.order.waits
 
-    def load_tables(self, records: Sequence[Record]) -> list[Result]:  # noqa: ARG002 - the state has all tables
+    def load_tables(self, batches: Sequence[RecordBatch]) -> list[Result]:  # noqa: ARG002 - the state has all tables
         return self._static_results(list(self._plans))
 
     def add(self, plans: Sequence[QueryPlan]) -> list[Result]:

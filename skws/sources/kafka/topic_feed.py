@@ -10,7 +10,7 @@ from typing import Final
 
 from confluent_kafka import KafkaException
 
-from skws.data.batch import Chunk, Item
+from skws.data.batch import Chunk, chunked
 from skws.data.value_conversion import EARLIEST
 from skws.sources.feed import (
     Backlog,
@@ -125,10 +125,10 @@ class KafkaFeed(Feed):
     def partitioned(self) -> bool:
         return True
 
-    def tables(self) -> Iterator[Item]:
+    def tables(self) -> Iterator[Chunk]:
         """The present rows of the topics named after static tables."""
         try:
-            yield from table_rows(self._address, self._schema, self._client, self._topics.tables)
+            yield from chunked(table_rows(self._address, self._schema, self._client, self._topics.tables))
         except KafkaException as error:
             raise self._client.failure(error) from None
         finally:

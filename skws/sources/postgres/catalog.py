@@ -17,7 +17,6 @@ from psycopg2.errors import InsufficientPrivilege
 from psycopg2.extensions import connection, cursor
 from psycopg2.sql import SQL, Composable, Identifier, Literal
 
-from skws.formats.rows import RowReader, typed_rows
 from skws.sources.postgres.database_address import DatabaseAddress
 from skws.sources.postgres.numerics import (
     AS_TEXT,
@@ -46,7 +45,7 @@ from skws_schema.infer.infer import (
     with_valid_names,
 )
 from skws_schema.infer.keys import Finding
-from skws_schema.model import Attribute, AttributeType, Join, Relation, Row, Schema
+from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from skws_schema.yaml.document import as_name
 
 # Tables that the search path finds by name; partitions are included in their root.
@@ -639,9 +638,6 @@ class PostgresDatabase:
                 inference = with_joins_by_values(inference, _first_rows(conn, inference, catalog_tables))
             heading = f"# Inferred from {self.name}. Uncertain parts are commented out."
             return replace(with_valid_names(with_texts(inference, exact - integers)), heading=heading)
-
-    def rows(self, reader: RowReader) -> Iterator[Row]:
-        return typed_rows(self.name, reader, self.values(reader.relation))
 
     def values(self, relation: Relation) -> Iterator[tuple[Any, ...]]:
         table = self._table_of(relation)

@@ -15,7 +15,7 @@ from typing import Final
 import psycopg2
 from psycopg2.extensions import ISOLATION_LEVEL_REPEATABLE_READ, connection
 
-from skws.data.batch import NOTHING, Chunk, Item
+from skws.data.batch import NOTHING, Chunk
 from skws.sources.feed import Backlog, Batch, Clock, Feed, Offset, Source, SystemClock
 from skws.sources.horizon import ANY_TIME, Horizon
 from skws.sources.postgres.catalog import MatchedTables, match_tables, tables
@@ -101,7 +101,7 @@ class PostgresFeed(Feed):
         self._is_publication_checked = True
         return replace(position, server=server_of(self._address)).offset()
 
-    def tables(self) -> Iterator[Item]:
+    def tables(self) -> Iterator[Chunk]:
         """The rows of static tables in the snapshot; if that is missing, the present rows."""
         if not self._tables.static:
             return iter(())

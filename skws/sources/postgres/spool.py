@@ -25,7 +25,7 @@ from psycopg2.errors import InsufficientPrivilege, LockNotAvailable
 from psycopg2.extensions import connection, cursor
 from psycopg2.sql import SQL, Identifier, Literal
 
-from skws.data.batch import Chunk, Ints, Item
+from skws.data.batch import Chunk, Ints
 from skws.durable import (
     PRIVATE,
     decode_frame,
@@ -278,12 +278,12 @@ class SnapshotSpool:
             return None
         return None if text is None else orjson.loads(text)
 
-    def read_tables(self, schema: Schema) -> Iterator[Item]:
+    def read_tables(self, schema: Schema) -> Iterator[Chunk]:
         """The rows of static tables. Raises SourceError."""
         rows = self._rows_reader(schema, 0)
         with _reading(self.tables), self.tables.open("rb") as file:
             for lines in _pieces(file):
-                yield from rows.read(lines, file.tell() - len(lines))
+                yield rows.read(lines, file.tell() - len(lines))
 
     def read_rows(self, schema: Schema, start: int, end: int) -> Chunk:
         """The streams' rows of lines that begin in a range of bytes. Raises SourceError."""

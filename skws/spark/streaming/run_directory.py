@@ -27,7 +27,7 @@ import msgspec
 import orjson
 from msgspec import convert, to_builtins
 
-from skws.data.batch import Chunk
+from skws.data.batch import large_batches
 from skws.durable import (
     PRIVATE,
     GrowingFile,
@@ -214,9 +214,11 @@ class RunDirectory:
             request = self.request
             source = parse_source(request.source, folder=self.folder / "source")
             with closing(source.open(request.schema)) as feed:
-                offset, chunk = feed.start(), Chunk.of(list(feed.tables()))
-                self.dead_letters = BadRecordPolicy(request.on_error).refuse(chunk.bad)
-                self.checkpoint.begin(chunk.records.records(), offset, {"layout": to_builtins(layout)})
+                offset, chunks = feed.start(), list(feed.tables())
+                bad = [record for chunk in chunks for record in chunk.bad]
+                self.dead_letters = BadRecordPolicy(request.on_error).refuse(bad)
+                tables = large_batches(chunk.records for chunk in chunks)
+                self.checkpoint.begin(tables, offset, {"layout": to_builtins(layout)})
         self.checkpoint.tables()  # the source reads the commands; they are checked here
         checkpoint_folder(self._state(layout.generation))
         return self.checkpoint.start()

@@ -489,7 +489,7 @@ class Shard:
         return self._live.now
 
     def _load_tables(self, blob: bytes) -> None:
-        self._live.load_tables(list(unpack(blob).records()))
+        self._live.load_tables([unpack(blob)])
 
     def _apply(self, commands: Iterable[JobCommand]) -> tuple[list[Result], list[Query], list[str]]:
         results: list[Result] = []

@@ -14,7 +14,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from skws.data.batch import Record
+from skws.data.batch import Record, batched
 from skws.formats.rows import RowReader
 from skws.index.database import StoredTuples
 from skws.index.index_cache import as_batches, make_parts
@@ -64,7 +64,7 @@ def in_store(plan: Plan, records: list[Record], limit: int = sys.maxsize) -> lis
 
 def in_engine(plan: Plan, records: list[Record]) -> list[Result]:
     """Results in order of score, then of id."""
-    results = list(StreamEngine.of(plan).load_tables(records))
+    results = list(StreamEngine.of(plan).load_tables(batched(records)))
     return sorted(results, key=lambda r: (*(-x for x in r.score.rank), r.id) if r.score else ())
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skws.data.batch import Record, RecordBatch
+from skws.data.batch import Record, RecordBatch, batched
 from skws.keywords.keyword_matching import ordered_by_sample
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
@@ -51,7 +51,10 @@ def outputs_of(
 ) -> list[list[Result]]:
     """The results of each engine."""
     return [
-        [*engine.load_tables(static), *(r for part in parts(stream, least) for r in engine.process(part))]
+        [
+            *engine.load_tables(batched(static)),
+            *(r for part in parts(stream, least) for r in engine.process(part)),
+        ]
         for engine in engines_under_test
     ]
 

@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 
+from skws.data.batch import batched
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.keyword_operator import Sizes
@@ -47,7 +48,7 @@ def test_many_queries_move_to_the_shared_engine(window: Window, lateness: int, s
     separate = StreamEngine(DENSE, window, lateness=lateness)
     count = 0
     for engine in (shared, separate):
-        list(engine.load_tables(static))
+        list(engine.load_tables(batched(static)))
     for step, text in enumerate((*TEXTS, *TEXTS[:2])):
         if step >= len(TEXTS):
             shared.remove(text)

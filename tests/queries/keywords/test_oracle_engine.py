@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from skws.data.batch import Record, RecordBatch
+from skws.data.batch import Record, RecordBatch, batched
 from skws.keywords.match import EXCLUDED
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
@@ -86,9 +86,9 @@ def check(plan: Plan, static: list[Record], stream: list[Record]) -> int:
     oracle = Oracle(schema, len(plan.keywords), plan.max_size, keyword_bits, groups, without_joins)
     compared, late = engines(plan), StreamEngine(schema, plan.window)
     snapshot = oracle.load([(r.relation, r.row) for r in static])
-    outputs = [list(engine.load_tables(static)) for engine in compared]
+    outputs = [list(engine.load_tables(batched(static))) for engine in compared]
     assert all(ops(results, "+") == snapshot for results in outputs)
-    list(late.load_tables(static))
+    list(late.load_tables(batched(static)))
     reported = list(outputs[0])
     for records, expected in steps(plan.window, stream, oracle):
         outputs = [list(engine.process(records)) for engine in compared]
@@ -219,8 +219,8 @@ def check_updates(plan: Plan, static: list[Record], stream: list[Record]) -> int
     update_count = 0
     for kind in (StreamEngine.of, by_paper):
         updating, replacing = kind(plan), kind(replace(plan, updates=ToldUpdates.REPLACE))
-        updates = [*updating.load_tables(static), *updating.process(stream)]
-        replacements = [*replacing.load_tables(static), *replacing.process(stream)]
+        updates = [*updating.load_tables(batched(static)), *updating.process(stream)]
+        replacements = [*replacing.load_tables(batched(static)), *replacing.process(stream)]
         live: dict[str, Result] = {}
         expected = []
         for result in updates:
@@ -267,7 +267,7 @@ def test_late_records_have_the_results_of_sorted_records(
     compared = engines(planned(schema, text, window, lateness, 3), late_listener)  # type: ignore[arg-type]
     outputs = [
         [
-            *each.load_tables(static),
+            *each.load_tables(batched(static)),
             *each.process(arrival_order[:split]),
             *each.process(arrival_order[split:]),
         ]
@@ -278,7 +278,9 @@ def test_late_records_have_the_results_of_sorted_records(
     assert [engine.counts.late for engine in compared] == [len(dropped[0])] * len(compared)
     if lateness == 10**6:
         sorted_engine = StreamEngine.of(planned(schema, text, window, lateness, 3))
-        assert net(outputs[0]) == net([*sorted_engine.load_tables(static), *sorted_engine.process(stream)])
+        assert net(outputs[0]) == net(
+            [*sorted_engine.load_tables(batched(static)), *sorted_engine.process(stream)]
+        )
         assert not dropped[0]
     for history in (history for results in outputs for history in histories(results).values()):
         # A retracted result ends earlier than reported; one that is reported again was retracted.

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skws.data.batch import Record
+from skws.data.batch import Record, batched
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.stream_engine import StreamEngine
@@ -91,11 +91,11 @@ def test_shared_queries_have_the_results_of_separate_engines(
 ) -> None:
     schema, static, stream, spans = case
     shared = StreamEngine(schema, window)
-    list(shared.load_tables(static))
+    list(shared.load_tables(batched(static)))
     plans = [Plan(schema, parse_query(text, schema), window, size) for _, text, size, _ in spans]
     separate = [StreamEngine.of(plan) for plan in plans]
     for engine in separate:
-        list(engine.load_tables(static))
+        list(engine.load_tables(batched(static)))
     for instant in range(len(stream) + 1):
         for number, (first_instant, _, _, last_instant) in enumerate(spans):
             if first_instant == instant:

@@ -14,7 +14,7 @@ import pytest
 from msgspec import convert, to_builtins
 from msgspec.structs import replace as replace_struct
 
-from skws.data.batch import Record, RecordBatch
+from skws.data.batch import Record, RecordBatch, batched
 from skws.data.packing import pack, unpack
 from skws.jobs.control import JobCommand
 from skws.jobs.journal import JournalEntry
@@ -400,7 +400,7 @@ def compare(
     tables = [Record(3, 0, random_row(rng, 5)) for _ in range(6)]
     log: list[LoggedBatch] = []
     single, shards = BatchWorker(job, lambda _: log), Shards(theirs or job, few_bytes)
-    single.load_tables(tables)
+    single.load_tables(batched(tables))
     results = retractions = changes = 0
     spreads: set[Partitioning] = set()
     turns = cycle(rng.sample(layouts, len(layouts)))

@@ -59,7 +59,7 @@ class Counting(Feed):
     def start(self) -> Offset:
         return {"at": 0}
 
-    def tables(self) -> Iterator[Item]:
+    def tables(self) -> Iterator[Chunk]:
         return iter(())
 
     def replay(self, start: Offset, end: Offset) -> Chunk:

@@ -16,7 +16,6 @@ from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
-from skws.data.batch import Record
 from skws.jobs.clock import StoppableClock
 from skws.jobs.control import Answer, Host, JobCommand, RunControl, open_host
 from skws.jobs.log import Level, Log
@@ -227,12 +226,13 @@ class LiveJob:
             self._bad = metrics.bad
         self.events.put(metrics=metrics, windows=self._windows(host))
 
-    def load_tables(self, records: Sequence[Record]) -> None:
+    def load_tables(self, batches: Sequence[RecordBatch]) -> None:
         """Called by the job, as its listener."""
         relations = self._started_host.schema.relations
-        self._static.update(relations[record.relation].name for record in records)
+        for batch in batches:
+            self._static.update(relations[number].name for number in set(batch.relation.tolist()))
         if self._started_view.latest is not None:
-            self._started_view.latest.load_tables(records)
+            self._started_view.latest.load_tables(batches)
 
     def add(self, batch: RecordBatch) -> None:
         """Called by the job, as its listener."""

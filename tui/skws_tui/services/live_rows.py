@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from skws.data.batch import Record, RecordBatch
+from skws.data.batch import RecordBatch
 from skws.jobs.clock import Turns
 from skws.keywords.match import Matcher
 from skws.queries.operator import QueryPlan
@@ -156,10 +156,10 @@ class LatestRows(LiveRows):
             return True
         return self._latest_session.position > self._capacity and not isinstance(self._window, CountWindow)
 
-    def load_tables(self, records: Sequence[Record]) -> None:
+    def load_tables(self, batches: Sequence[RecordBatch]) -> None:
         """Add the rows of static tables."""
         with self._turns.turn():
-            self._latest_session.load_tables(records)
+            self._latest_session.load_tables(batches)
 
     def add(self, batch: RecordBatch, now: int) -> None:
         """Add stream records in order of arrival; ``now``: the event time after them, in microseconds."""

@@ -108,7 +108,7 @@ class _Route(NamedTuple):
     updates: bool = False
 
 
-class _History:
+class _PastSettings:
     """JSON that holds from some batch on, in the state of a run, for a process that repeats batches.
 
     ``name``: that of the progress and of its field.
@@ -153,8 +153,8 @@ class Routing:
         self._alerts: dict[str, Alert] = {}
         self._run: SinkRun | None = None
         self._last_batch = NONE
-        self._past_limits: _History | None = None
-        self._past_routes: _History | None = None
+        self._past_limits: _PastSettings | None = None
+        self._past_routes: _PastSettings | None = None
         self._is_repeating = False
         self._repeated: list[dict[str, Any] | None] = []  # the routes and limits of the repeated batch
         self._committed_batches = NONE, NONE  # that of the last flush but one, and of the last
@@ -172,7 +172,7 @@ class Routing:
         """Raises UsageError for a limit by an attribute that the schema does not have."""
         _check(self._alerts, run.schema)
         self._run = run
-        self._past_limits, self._past_routes = _History(run, _LIMITS), _History(run, _ROUTES)
+        self._past_limits, self._past_routes = _PastSettings(run, _LIMITS), _PastSettings(run, _ROUTES)
         with _opening(self._all_sinks(), run):
             pass
         self._is_repeating = run.repeating

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import parse_qsl, urlencode
 
 from skws.extras import SINKS, extension, installed
@@ -18,9 +18,6 @@ from skws.sources.kafka.topic_address import TopicAddress
 from skws.spec.enums import OutputFormat
 from skws_schema.errors import UsageError, nearest
 from skws_windows.window import MICROSECOND, parse_duration
-
-if TYPE_CHECKING:
-    from skws.sinks.webhook import Receiver
 
 _KINDS: Final = ("stdout", "jsonl", "parquet", "sqlite", "postgresql", "kafka", "http", "https", "command")
 _MOST_DIGITS: Final = 9
@@ -64,7 +61,7 @@ def _built_in(text: str, kind: str, location: str, *, color: bool) -> Sink:
             return SqliteSink(Path(path), ResultTable.of(parameters))
         case "postgresql" | "postgres" | "kafka":
             return _kafka(text) if kind == "kafka" else _postgres(text)
-    return _posting_sink(text, location if kind == "command" else text, _receivers(kind))
+    return _posting_sink(text, location, is_command=kind == "command")
 
 
 def _format(name: str) -> OutputFormat:
@@ -98,25 +95,18 @@ def _kafka(text: str) -> Sink:
     return KafkaSink(TopicAddress.of(text))
 
 
-def _receivers(kind: str) -> Callable[[str], Receiver]:
-    """The class of receivers for a kind of address."""
-    from skws.sinks.webhook import Endpoint, HookProgram  # noqa: PLC0415 - only for posts
+def _posting_sink(text: str, location: str, *, is_command: bool) -> Sink:
+    """A sink that posts to a web address, or to a program; its parameters follow ``#``."""
+    from skws.sinks.webhook import Delivery, Endpoint, HookProgram, WebhookSink  # noqa: PLC0415 - only for posts
 
-    return HookProgram if kind == "command" else Endpoint
-
-
-def _posting_sink(text: str, location: str, receiver: Callable[[str], Receiver]) -> Sink:
-    """A sink that posts; its parameters follow ``#``."""
-    from skws.sinks.webhook import Delivery, WebhookSink  # noqa: PLC0415 - only for posts
-
-    address, parameters = _split(text, location, "#", ("letters", "attempts", "most"))
+    address, parameters = _split(text, location if is_command else text, "#", ("letters", "attempts", "most"))
     dead_letters = parameters.get("letters")
     delivery = Delivery(
         _positive_number("attempts", parameters.get("attempts", "8")),
         _positive_number("most", parameters.get("most", "100")),
         Path(dead_letters) if dead_letters else None,
     )
-    return WebhookSink(receiver(address), delivery)
+    return WebhookSink(HookProgram(address) if is_command else Endpoint(address), delivery)
 
 
 def _positive_number(name: str, text: str) -> int:

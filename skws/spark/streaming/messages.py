@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from skws.data.packing import concat_packed
 from skws.jobs.control import JobCommand
 from skws.queries.partitioning.parts import Part
 from skws.sources.feed import Backlog
@@ -83,8 +84,6 @@ def join_parts(blobs: Sequence[bytes]) -> bytes:
     """A micro-batch, and the parts that tasks have read, in order of their places, as one."""
     if len(blobs) == 1:
         return blobs[0]
-    from skws.data.packing import concat_packed  # noqa: PLC0415 - most tasks load no engine
-
     first, *parts = map(MicroBatch.from_bytes, blobs)
     heads = [part.head for part in parts]
     latest_times = [head.reached for head in heads if head.reached is not None]

@@ -10,6 +10,7 @@ has a backlog, this process only plans a micro-batch, and tasks read its parts (
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,6 +18,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
 from pathlib import Path
+from threading import current_thread, main_thread
 from time import perf_counter
 from typing import Final
 
@@ -31,6 +33,7 @@ from skws.jobs.checkpoint import read_tables
 from skws.jobs.clock import Pace, Rest, replay_rate
 from skws.jobs.control import JobCommand
 from skws.jobs.intake import BadRecordPolicy, BatchSizer
+from skws.memory import expect_long_lived_objects
 from skws.queries.operator import changed
 from skws.sources.addresses import parse_source
 from skws.sources.feed import Backlog, Batch, BatchPlan, Feed, FeedPart, Offset, SystemClock
@@ -273,6 +276,10 @@ class FeedReader(SimpleDataSourceStreamReader):
     def commit(self, end: Offset) -> None:
         self._prefetch().commit(end["feed"])
 
+    def planning(self) -> PlanningReader:
+        """A reader for Spark whose tasks read planned batches."""
+        return PlanningReader(self)
+
     def parts(self, start: Offset, end: Offset) -> list[PlannedPart]:
         """The parts of a planned micro-batch; none if its records are among the rows."""
         if not end["tasks"]:
@@ -442,6 +449,14 @@ class FeedReader(SimpleDataSourceStreamReader):
 def _packed_tables(folder: Path) -> bytes:
     """The static tables of the run in a folder."""
     return pack(concat_batches([NO_RECORDS, *read_tables(folder)]))
+
+
+def open_reader(reading: Reading) -> FeedReader:
+    """The reader of a process that Spark has started for it; the driver ends this process."""
+    if current_thread() is main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        expect_long_lived_objects()
+    return FeedReader(reading)
 
 
 def shard_rows(

@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import os
 import pickle
-import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import replace
-from threading import Thread, current_thread, main_thread
+from threading import Thread
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
@@ -93,18 +92,12 @@ def source_of(reading: Reading) -> type[DataSource]:
         def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
             if not is_divisible:
                 return super().streamReader(schema)  # Spark then asks for a simple reader
-            from skws.spark.streaming.reader import PlanningReader  # noqa: PLC0415 - as below
-
-            return PlanningReader(self.simpleStreamReader(schema))
+            return self.simpleStreamReader(schema).planning()
 
         def simpleStreamReader(self, schema: StructType) -> FeedReader:  # noqa: N802, ARG002 - Spark's names
-            from skws.memory import expect_long_lived_objects  # noqa: PLC0415 - as below
-            from skws.spark.streaming.reader import FeedReader  # noqa: PLC0415 - in the reader's own process
+            from skws.spark.streaming.reader import open_reader  # noqa: PLC0415 - in the reader's own process
 
-            if current_thread() is main_thread():
-                signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver ends it
-                expect_long_lived_objects()
-            return FeedReader(pickle.loads(pickled))  # noqa: S301 - just above
+            return open_reader(pickle.loads(pickled))  # noqa: S301 - just above
 
     return LiveSource
 

@@ -1,8 +1,9 @@
 """The state that a run needs to resume, in one SQLite database: ``CHECKPOINT/state.db``.
 
 Every commit is durable before it returns, even if power is lost: SQLite syncs its rollback journal, the
-database, and, after removing the journal, its folder (``synchronous = EXTRA``). Between two commits one file
-holds everything, so copying the folder of a run that has ended copies all of its state.
+database, and the journal again, after clearing its header (``synchronous = EXTRA``). Between two commits
+``state.db`` holds everything. The journal stays beside it, without a valid header (``journal_mode =
+PERSIST``): to create and remove a file at each commit takes longer than all syncs of data.
 
 SQLite only detects damage to its own structure, which includes the index of names. So each row has a
 checksum of its kind, name and value.
@@ -193,17 +194,20 @@ class StateDatabase:
         A new file is for its owner alone; SQLite gives the files beside it the same mode.
         """
         with explained(f"{self.path}: cannot write"):
-            # Before SQLite opens it: closing a file drops all locks that the process has on it.
-            handle = os.open(self.path, os.O_RDWR | os.O_CREAT, PRIVATE)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+            # Before SQLite opens them: closing a file drops all locks that the process has on it.
+            journal = Path(f"{self.path}-journal")
+            for path in (journal, self.path) if journal.exists() else (self.path,):
+                handle = os.open(path, os.O_RDWR | os.O_CREAT, PRIVATE)
+                try:
+                    os.fsync(handle)
+                finally:
+                    os.close(handle)
             sync_folder(self.path.parent)
 
     def _prepare(self) -> None:
         self._connection.text_factory = partial(str, encoding="utf-8", errors="replace")
         self._connection.execute("PRAGMA synchronous = EXTRA")
+        self._connection.execute("PRAGMA journal_mode = PERSIST")
         if self._connection.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
             raise damaged(self.path)
         if not self._connection.execute("SELECT 1 FROM sqlite_master").fetchall():

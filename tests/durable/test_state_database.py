@@ -69,7 +69,7 @@ def test_changes_are_visible_only_after_their_transaction(tmp_path: Path) -> Non
 def test_the_state_database_is_readable_only_by_its_owner(tmp_path: Path) -> None:
     with closing(opened(tmp_path)) as state:
         state.put(RUN, "one", b"1")
-        assert [stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()] == [0o600]
+        assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()} == {0o600}
 
 
 def test_a_read_only_database_must_exist(tmp_path: Path) -> None:

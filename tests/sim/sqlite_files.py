@@ -1,9 +1,9 @@
 """SQLite over the simulated disk: whole databases are written where SQLite writes their pages.
 
 The real library works on a copy in memory. The copy is loaded from the bytes of the file and written back at
-each commit in the order of SQLite with a rollback journal and ``synchronous = EXTRA``: the old content and a
-sync, the new content and a sync, the removal of the journal and a sync of the folder. So every fault of the
-disk can occur between them, and a flipped bit is one of SQLite's own pages. SQLite's behaviour within its
+each commit in the order of SQLite with a rollback journal that persists and ``synchronous = EXTRA``: the old
+content and a sync, the new content and a sync, an empty header of the journal and a sync. So every fault of
+the disk can occur between them, and a flipped bit is one of SQLite's own pages. SQLite's behaviour within its
 pages is left to SQLite's tests.
 """
 
@@ -65,35 +65,33 @@ class SqliteFile:
         self._sync(str(Path(self._path).parent))
         try:
             self._write(self._path, new_content)
-            self._call(lambda: os.unlink(self._journal))
+            self._write(self._journal, bytes(_HEAD), whole=False)
         except OSError:
             with suppress(OSError):  # otherwise the next process does it
                 self._roll_back()
             raise
         self._content = new_content
-        self._sync(str(Path(self._path).parent))
         if self._interrupted:
             self._interrupted = False
             raise KeyboardInterrupt
 
     def _roll_back(self) -> None:
         """Restore the old content from a journal; sync it first, as its writer may not have."""
-        journal = self._world.disk.content(self._journal)
-        if os.path.exists(self._journal):
+        old_data = old_content(self._world.disk.content(self._journal))
+        if old_data is not None:
             self._sync(self._journal)
-            old_data = old_content(journal)
-            if old_data is not None:
-                self._write(self._path, old_data)
-            self._call(lambda: os.unlink(self._journal))
-            self._sync(str(Path(self._path).parent))
+            self._write(self._path, old_data)
+            self._write(self._journal, bytes(_HEAD), whole=False)
 
-    def _write(self, path: str, data: bytes) -> None:
+    def _write(self, path: str, data: bytes, *, whole: bool = True) -> None:
+        """Write and sync the beginning of a file, or the ``whole`` file."""
         handle = self._call(lambda: os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
         try:
             remaining = memoryview(data)
             while remaining:
                 remaining = remaining[self._call(lambda: os.write(handle, remaining)) :]  # noqa: B023 - called at once
-            self._call(lambda: os.ftruncate(handle, len(data)))
+            if whole:
+                self._call(lambda: os.ftruncate(handle, len(data)))
             self._call(lambda: os.fsync(handle))
         finally:
             os.close(handle)

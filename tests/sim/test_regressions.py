@@ -109,18 +109,14 @@ _REGRESSIONS: Final = {
         lambda at: (_work(2), _IN_TURN, _failing("full", at, steps=4), _work(4)),
         source="postgres",  # the log is kept while a file is silent
     ),
-    # No segment has records. Killed after the head of a new one; a command comes while no process runs.
+    # No segment has records. Killed after the head of a new one, and again at the first write after a restart
+    # that had nothing to do.
     "empty-segment": Regression(
-        (1, 3),
-        lambda rounds: (
-            *(_BAD, _work()),
-            *(
-                action
-                for n in range(rounds)
-                for action in (_ADD, _work(1), Action("remove", n + 1), _work(1))
-            ),
+        (1, 2),
+        lambda at: (
+            *(_BAD, _work(), _ADD, _work(1), Action("remove", 1), _work(1)),
             *(_ADD, _failing("kill", 2, at="write", steps=1), _work(0), _STOP),
-            *(Action("remove", rounds + 1), _work(4)),
+            *(_BAD, _failing("kill", at, at="write", steps=1)),
         ),
     ),
     # The power fails before anything else syncs the folder into which the header of a snapshot was renamed.

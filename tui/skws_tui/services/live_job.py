@@ -230,7 +230,8 @@ class LiveJob:
         """Called by the job, as its listener."""
         relations = self._started_host.schema.relations
         for batch in batches:
-            self._static.update(relations[number].name for number in set(batch.relation.tolist()))
+            for number, rows in Counter(batch.relation.tolist()).items():
+                self._static[relations[number].name] += rows
         if self._started_view.latest is not None:
             self._started_view.latest.load_tables(batches)
 

@@ -40,8 +40,9 @@ MEMBERS = ("schema", "windows", "purging", "mesh", "patterns", "bounds", "tui")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The installed packages except those of extras."""
     folder = tmp_path_factory.mktemp("site")
-    for installed in (*site.getsitepackages(), *linked_packages()):
-        for entry in sorted(Path(installed).iterdir()):
+    # Debian's Python also names folders that its environments do not have.
+    for installed in filter(Path.is_dir, map(Path, (*site.getsitepackages(), *linked_packages()))):
+        for entry in sorted(installed.iterdir()):
             if entry.name.partition(".")[0] not in OPTIONAL and not (folder / entry.name).exists():
                 (folder / entry.name).symlink_to(entry)
     return folder

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from functools import cache
-from itertools import chain, groupby
+from itertools import chain, groupby, pairwise
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _LONG: Final = 64 << 10  # bytes
 _MARK: Final = b"\0"  # no uncompressed blob begins with it
+_SEVERAL: Final = b"\2"  # the beginning of several packed batches
 _LENGTH: Final = Struct("<Q")
 _LEVEL: Final = 1  # shrinks rows of words to a third; higher levels take longer to save another tenth
 
@@ -79,24 +80,36 @@ def pack(batch: RecordBatch, indices: Ints | None = None) -> bytes:
     return compress(encode(batch, indices)) if len(batch) else b""
 
 
-def unpack(blob: bytes) -> RecordBatch:
-    """Inverse of ``pack``, as columns."""
-    return decode(decompress(blob))[0] if blob else NO_RECORDS
-
-
 def concat_packed(blobs: Sequence[bytes]) -> bytes:
-    """Batches one after the other, as one; all of them were packed with indices, or none."""
+    """Packed batches one after the other, which ``unpack`` takes for one; none of them is decoded."""
     nonempty = [blob for blob in blobs if blob]
     if len(nonempty) < 2:
         return b"".join(nonempty)
-    batches, indices = zip(*(decode(decompress(blob)) for blob in nonempty), strict=True)
-    has_indices = _read_header(decompress(nonempty[0]))[0]["places"]
-    return pack(concat_batches(batches), np.concatenate(indices) if has_indices else None)
+    lengths = np.array([len(nonempty), *map(len, nonempty)], dtype="<u4")
+    return b"".join((_SEVERAL, lengths.tobytes(), *nonempty))
+
+
+def unpack(blob: bytes) -> RecordBatch:
+    """Inverse of ``pack``, as columns."""
+    batches = [batch for batch, _ in _decoded(blob)]
+    return concat_batches(batches) if batches else NO_RECORDS
+
+
+def _decoded(blob: bytes) -> list[tuple[RecordBatch, Ints]]:
+    """The packed batches in ``blob``, each with its indices."""
+    if not blob.startswith(_SEVERAL):
+        return [decode(decompress(blob))] if blob else []
+    first = len(_SEVERAL)
+    (count,) = np.frombuffer(blob, "<u4", 1, first)
+    ends = np.cumsum(np.frombuffer(blob, "<u4", count + 1, first)[1:], dtype=np.int64)
+    start = first + 4 * (int(count) + 1)
+    bounds = pairwise([start, *(start + ends).tolist()])
+    return [decode(decompress(blob[begin:end])) for begin, end in bounds]
 
 
 def rejoin(parts: Sequence[bytes]) -> RecordBatch:
     """A batch from parts that were packed with their indices; a record of several parts occurs once in it."""
-    decoded = [decode(decompress(part)) for part in parts if part]
+    decoded = [entry for part in parts for entry in _decoded(part)]
     if not decoded:
         return NO_RECORDS
     _, indices = np.unique(np.concatenate([batch_indices for _, batch_indices in decoded]), return_index=True)

@@ -164,10 +164,10 @@ def rank_and_score(result: Result) -> str:
 
 def result_notes(result: Result) -> str:
     """Why a result left the best ones, and the numbers of near-duplicates, held back and equal results."""
-    place = result.place
+    ranking = result.place
     notes = [
-        (place and place.reason) or "",
-        f"{place.folded} alike" if place and place.folded else "",
+        (ranking and ranking.reason) or "",
+        f"{ranking.folded} alike" if ranking and ranking.folded else "",
         f"{result.held_back:,} held back" if result.held_back else "",
         f"{result.count:,} times" if (result.count or 1) > 1 else "",
     ]

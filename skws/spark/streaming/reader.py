@@ -465,21 +465,21 @@ def shard_rows(
     tables: bytes,
     records: RecordBatch,
     packed: Sequence[bytes],
-    place: int = 0,
+    position: int = 0,
 ) -> Rows:
-    """A micro-batch, or the part of one at ``place``, for each shard.
+    """A micro-batch, or the part of one at ``position``, for each shard.
 
     ``packed``: all records, or those of each shard.
     """
     if layout.keys is None:
         blob = MicroBatch(head, tables, packed[0]).to_bytes()
-        yield from ((group, head.number, place, blob) for group in layout.groups)
+        yield from ((group, head.number, position, blob) for group in layout.groups)
         return
     head = replace(head, reached=records.latest)
     other_head = replace(head, letters=(), bad=0, reasons=(), notices=(), task_notices=(), backlog=None)
     heads = [head, *[other_head] * (layout.shards - 1)]
     for group, shard_head, blob in zip(layout.groups, heads, packed, strict=True):
-        yield group, head.number, place, MicroBatch(shard_head, tables, blob).to_bytes()
+        yield group, head.number, position, MicroBatch(shard_head, tables, blob).to_bytes()
 
 
 _PLACE_BITS: Final = 40  # the index of a record in its micro-batch begins with the place of its part

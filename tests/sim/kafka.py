@@ -95,6 +95,7 @@ class Kafka(Upstream):
 
     @contextmanager
     def installed(self) -> Iterator[None]:
+        feeds.cached_feed.cache_clear()  # of tasks that read another simulation's topics
         with patch.object(feeds, "Client", lambda address, _: SimClient(self, address)):
             yield
 

@@ -503,11 +503,11 @@ class KafkaPart(FeedPart):
     ahead: int | None
 
     def read(self, schema: Schema) -> Iterator[Chunk]:
-        yield _cached_feed(self.address, schema, self.ahead).between(self.begins, self.ends, self.latest)
+        yield cached_feed(self.address, schema, self.ahead).between(self.begins, self.ends, self.latest)
 
 
 @lru_cache(maxsize=1)
-def _cached_feed(address: TopicAddress, schema: Schema, ahead: int | None) -> KafkaFeed:
+def cached_feed(address: TopicAddress, schema: Schema, ahead: int | None) -> KafkaFeed:
     """A feed for consecutive parts read by one process, since connecting takes longer than reading a few."""
     return KafkaFeed(address, schema, SystemClock(), ANY_TIME if ahead is None else Horizon(ahead))
 

@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
 from skws.data.batch import RecordBatch
-from skws.data.packing import pack, unpack
+from skws.data.packing import concat_packed, pack, unpack
 from skws.durable import (
     PRIVATE,
     as_unicode,
@@ -42,11 +42,13 @@ from skws_schema.yaml.load import parse_schema
 from skws_windows.window import window_text
 
 
-def read_tables(folder: Path) -> Iterator[RecordBatch]:
-    """The static tables of the run in a folder, for a process beside that of the run. Raises StateError."""
+def packed_tables(folder: Path) -> bytes:
+    """The static tables of the run in a folder, packed, for a process beside that of the run.
+
+    Raises StateError.
+    """
     with closing(StateDatabase(folder / NAME, read_only=True)) as state:
-        for _, piece in state.items(StateKind.TABLES):
-            yield unpack(piece)
+        return concat_packed([piece for _, piece in state.items(StateKind.TABLES)])
 
 
 VERSION: Final = 16

@@ -26,10 +26,9 @@ import numpy as np
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition, SimpleDataSourceStreamReader
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 
-from skws.data.batch import NO_RECORDS, NOTHING, Chunk, RecordBatch, concat_batches
-from skws.data.packing import pack
+from skws.data.batch import NOTHING, Chunk, RecordBatch
 from skws.formats.dead_letters import malformed, place
-from skws.jobs.checkpoint import read_tables
+from skws.jobs.checkpoint import packed_tables
 from skws.jobs.clock import Pace, Rest, replay_rate
 from skws.jobs.control import JobCommand
 from skws.jobs.intake import BadRecordPolicy, BatchSizer
@@ -404,7 +403,7 @@ class FeedReader(SimpleDataSourceStreamReader):
             watched=self._reading.watched,
             reading=poll.seconds + time.perf_counter() - start_time,
         )
-        tables = b"" if start["tables"] else _packed_tables(self._reading.folder)
+        tables = b"" if start["tables"] else packed_tables(self._reading.folder)
         rows: list[InputRow] = []
         old_final, final = stream_time(start["feed"]), stream_time(end["feed"])
         for index, (part, packed) in enumerate(zip(parts, blobs, strict=True)):
@@ -444,11 +443,6 @@ class FeedReader(SimpleDataSourceStreamReader):
     def _number(self, records: RecordBatch) -> int:
         """The number of micro-batches for some records."""
         return max(1, -(-len(records) // self._part))
-
-
-def _packed_tables(folder: Path) -> bytes:
-    """The static tables of the run in a folder."""
-    return pack(concat_batches([NO_RECORDS, *read_tables(folder)]))
 
 
 def open_reader(reading: Reading) -> FeedReader:

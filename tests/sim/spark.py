@@ -513,7 +513,7 @@ class SparkSimulation(LocalSimulation):
 
         def tapped(feed: FeedReader, start: Any, end: Any, polled: Any, *arguments: Any) -> Any:
             read = polled.batch.read
-            if polled.planned:
+            if end["tasks"]:
                 read = feed._prefetch().idle_feed().replay(start["feed"], end["feed"])
             self._read(end, read, arguments[0], again=again)
             return original_rows(feed, start, end, polled, *arguments)

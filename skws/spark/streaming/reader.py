@@ -52,13 +52,13 @@ from skws_schema.model import Schema
 class PolledBatch:
     """A batch, its records packed for micro-batches if that was done ahead, and the seconds for both.
 
-    ``planned``: it has no records, since tasks read them. ``full``: there may be further records.
+    ``parts``: it has no records, since tasks read these parts. ``full``: there may be further records.
     """
 
     batch: Batch
     packed: Sequence[Sequence[bytes]] | None = None
     seconds: float = 0.0
-    planned: bool = False
+    parts: Sequence[FeedPart] | None = None
     full: bool = False
 
 
@@ -221,6 +221,7 @@ class FeedReader(SimpleDataSourceStreamReader):
         # The end of the last poll without records: Spark's offset, and the feed's.
         self._empty_poll: tuple[Offset, Offset] | None = None
         self._next_plan: tuple[Offset, BatchPlan] | None = None  # of the batch after an offset of the feed
+        self._parts: Sequence[FeedPart] | None = None  # of the last batch
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         return self._reading.first
@@ -242,7 +243,7 @@ class FeedReader(SimpleDataSourceStreamReader):
             if self._replay_control.paused
             else self._poll(feed, feed_start)
         )
-        batch = poll.batch
+        batch, self._parts = poll.batch, poll.parts
         end = {
             "feed": batch.end,
             "commands": read_to,
@@ -250,25 +251,28 @@ class FeedReader(SimpleDataSourceStreamReader):
             "sequence": start["sequence"] + self._number(batch.read.records),
             "start": self._reading.start,
             "ended": batch.ended,
-            "tasks": self._reading.tasks if poll.planned else 0,
+            "tasks": 0 if poll.parts is None else self._reading.tasks,
         }
         time_advances = stream_time(batch.end) != stream_time(start["feed"])
-        has_records = len(batch.read) > 0 or poll.planned
+        has_records = len(batch.read) > 0 or poll.parts is not None
         busy = bool(has_records or commands or batch.notices or time_advances or is_first or batch.ended)
         self._rest.after(busy=busy)
         if not busy and not self._has_moved(start, batch.end):
             return iter(()), start
         backlog = self._backlog(batch.end)
         rows = self._rows(start, end, poll, commands, backlog)
-        self._last_batch = self._plan_limit if poll.planned else len(batch.read), time.monotonic()
+        self._last_batch = (
+            len(batch.read) if poll.parts is None else self._plan_limit,
+            time.monotonic(),
+        )
         self._look_ahead(feed, poll)
         return rows, end
 
     def readBetweenOffsets(self, start: Offset, end: Offset) -> Rows:  # noqa: N802 - Spark's name
         """Reads the records between two offsets again, unless tasks read them."""
-        feed, is_planned = self._prefetch(end["commands"]).idle_feed(), end["tasks"] > 0
-        chunk = NOTHING if is_planned else feed.replay(start["feed"], end["feed"])
-        poll = PolledBatch(Batch(chunk, end["feed"]), planned=is_planned)
+        feed = self._prefetch(end["commands"]).idle_feed()
+        chunk, self._parts = _divided(feed, start["feed"], end["feed"], end["tasks"])
+        poll = PolledBatch(Batch(chunk, end["feed"]))
         commands, _ = self._commands(start["commands"], end["commands"])
         return self._rows(start, end, poll, commands, None)
 
@@ -279,26 +283,22 @@ class FeedReader(SimpleDataSourceStreamReader):
         """A reader for Spark whose tasks read planned batches."""
         return PlanningReader(self)
 
-    def parts(self, start: Offset, end: Offset) -> list[PlannedPart]:
-        """The parts of a planned micro-batch; none if its records are among the rows."""
-        if not end["tasks"]:
-            return []
-        feed = self._prefetch(end["commands"]).idle_feed()
-        parts = feed.parts(start["feed"], end["feed"], end["tasks"])
-        assert parts is not None  # noqa: S101 - the source has planned them
+    def parts(self, end: Offset) -> list[PlannedPart]:
+        """The parts of the batch up to ``end``, which was just read; none if its rows have all records."""
+        number, layout = end["sequence"], self._reading.layout
         return [
-            PlannedPart(part, place, end["sequence"], self._schema, self._reading.layout, self._policy)
-            for place, part in enumerate(parts, 1)
+            PlannedPart(part, place, number, self._schema, layout, self._policy)
+            for place, part in enumerate(self._parts or (), 1)
         ]
 
     def _poll(self, feed: Prefetch, start: Offset) -> PolledBatch:
         """The planned batch after ``start``, or the next records."""
-        next_plan, self._next_plan = self._next_plan, None
-        if next_plan is None or next_plan[0] != start:
-            return feed.poll(start, self._most())
-        self._most()
-        plan = next_plan[1]
-        return PolledBatch(Batch(NOTHING, plan.end, plan.notices), planned=True, full=plan.rest)
+        most = self._most()
+        (plan_start, plan), self._next_plan = self._next_plan or (None, None), None
+        if plan is None or plan_start != start:
+            return feed.poll(start, most)
+        chunk, parts = _divided(feed.idle_feed(), start, plan.end, self._reading.tasks)
+        return PolledBatch(Batch(chunk, plan.end, plan.notices), parts=parts, full=plan.rest)
 
     def _look_ahead(self, feed: Prefetch, poll: PolledBatch) -> None:
         """After a full batch: plans the next one, or starts to read it."""
@@ -445,6 +445,15 @@ class FeedReader(SimpleDataSourceStreamReader):
         return max(1, -(-len(records) // self._part))
 
 
+def _divided(feed: Feed, start: Offset, end: Offset, tasks: int) -> tuple[Chunk, Sequence[FeedPart] | None]:
+    """The records between two offsets in parts for ``tasks``, or, if they cannot be divided, the records.
+
+    A batch that begins in the middle of a row group of Parquet cannot be divided; the next one can.
+    """
+    parts = feed.parts(start, end, tasks) if tasks else None
+    return (feed.replay(start, end), None) if parts is None else (NOTHING, parts)
+
+
 def open_reader(reading: Reading) -> FeedReader:
     """The reader of a process that Spark has started for it; the driver ends this process."""
     if current_thread() is main_thread():
@@ -519,7 +528,7 @@ class PlanningReader(DataSourceStreamReader):
 
     def __init__(self, reader: FeedReader) -> None:
         self._reader = reader
-        self._read: tuple[Offset, Offset, Rows] | None = None
+        self._read: tuple[Offset, Offset, list[InputPartition]] | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         return self._reader.initialOffset()
@@ -531,15 +540,18 @@ class PlanningReader(DataSourceStreamReader):
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802, ARG002 - Spark's names
         """The offset at which the next batch ends."""
         rows, end = self._reader.read(start)
-        self._read = start, end, rows
+        self._read = start, end, self._partitions(rows, end)
         return end
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """The rows between two offsets that exist already, and the parts that tasks read."""
         read, self._read = self._read, None
-        has_rows = read is not None and read[:2] == (start, end)
-        rows = read[2] if read is not None and has_rows else self._reader.readBetweenOffsets(start, end)
-        return [*map(InputRows, _portions(rows)), *self._reader.parts(start, end)]
+        if read is not None and read[:2] == (start, end):
+            return read[2]
+        return self._partitions(self._reader.readBetweenOffsets(start, end), end)
+
+    def _partitions(self, rows: Rows, end: Offset) -> list[InputPartition]:
+        return [*map(InputRows, _portions(rows)), *self._reader.parts(end)]
 
     def read(self, partition: InputPartition) -> Rows:
         """The rows of a partition, in a task."""

@@ -79,7 +79,7 @@ SETTINGS: Final = {
 
 def source_of(reading: Reading) -> type[DataSource]:
     """The data source to register with Spark, pickled, as two processes create it but never read."""
-    pickled, is_divisible = pickle.dumps(reading), reading.tasks > 0
+    pickled, has_tasks = pickle.dumps(reading), reading.tasks > 0
 
     class LiveSource(DataSource):
         @classmethod
@@ -90,7 +90,7 @@ def source_of(reading: Reading) -> type[DataSource]:
             return INPUT
 
         def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-            if not is_divisible:
+            if not has_tasks:
                 return super().streamReader(schema)  # Spark then asks for a simple reader
             return self.simpleStreamReader(schema).planning()
 

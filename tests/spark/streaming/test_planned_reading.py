@@ -12,6 +12,8 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
@@ -281,3 +283,34 @@ def test_a_backlog_on_spark_has_the_results_and_reports_of_one_process(tmp_path:
     assert sorted((r.op, r.id) for r in run.sink.results) == sorted((r.op, r.id) for r in local_sink.results)
     assert sum("bad record: " in line for line in run.notes.lines) == 1
     assert letters.read_bytes().count(b"\n") == 2
+
+
+def test_a_plan_from_the_middle_of_a_row_group_is_read_beside_the_driver(tmp_path: Path) -> None:
+    """Tasks read whole row groups; the next ones are read by them again."""
+    folder = tmp_path / "in" / "order"
+    folder.mkdir(parents=True)
+    times = pa.array([n * 1_000_000 for n in range(200)], pa.timestamp("us", "UTC"))
+    table = pa.table({"cid": range(200), "item": ["lamp"] * 200, "time": times})
+    pq.write_table(table, folder / "rows.parquet", row_group_size=30)
+    job = request(tmp_path / "in")
+    layout = layout_of(job, 3)
+    reader = planning_reader(tmp_path / "run", job, layout, first=20)
+    start, records, part_counts = reader.initialOffset(), list[Record](), list[int]()
+    restarted = planning_reader(tmp_path / "run", job, layout, first=20)
+    while (end := reader.latestOffset(start, ReadAllAvailable())) != start:
+        partitions = as_tasks(reader.partitions(start, end))
+        read, again = (
+            [
+                record
+                for parts in zip(*micro_batches(each).values(), strict=True)
+                for record in records_of(parts, layout)
+            ]
+            for each in (partitions, as_tasks(restarted.partitions(start, end)))
+        )
+        assert again == read
+        records += read
+        part_counts.append(sum(not isinstance(part, InputRows) for part in partitions))
+        start = end
+    assert [record.row[0] for record in records] == list(range(200))
+    assert part_counts[:2] == [0, 0]
+    assert max(part_counts) > 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import os
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import traceback
 from collections import Counter
 from dataclasses import fields, replace
 from random import SystemRandom
+from threading import Timer
 from typing import Final
 
 from tests.sim.hosts import simulation
@@ -18,6 +20,8 @@ from tests.sim.plan import CHOICES, Action, Options, draw_plan, options_of, shri
 from tests.sim.world import Finding
 
 _HASH_SEED: Final = "PYTHONHASHSEED"
+_SHRINK_SECONDS: Final = 120.0
+_STUCK_SECONDS: Final = 900.0  # far longer than a simulation takes beside all tests
 
 
 def failure(plan: list[Action], options: Options) -> BaseException | None:
@@ -54,12 +58,22 @@ def report(seed: int, options: Options, error: BaseException) -> None:
     print(f"repeat: python -m tests.sim --seed {seed} {arguments_changed}")
     plan = draw_plan(seed, options)
     kind = kind_of(error)
-    smallest = shrink(plan, lambda shorter: kind_of(failure(shorter, options)) == kind)
+    deadline = time.monotonic() + _SHRINK_SECONDS
+    smallest = shrink(
+        plan, lambda shorter: time.monotonic() < deadline and kind_of(failure(shorter, options)) == kind
+    )
     print(f"shrunk from {len(plan)} to {len(smallest)} actions:")
     for action in smallest:
         print(f"  {action}")
     last = failure(smallest, options)
     print(f"  -> {last}")
+
+
+def _end_stuck(seed: int) -> None:
+    """End a simulation that waits for something that does not come."""
+    print(f"seed {seed} has not ended after {_STUCK_SECONDS:.0f} seconds:", flush=True)
+    faulthandler.dump_traceback(sys.stdout)
+    os._exit(1)
 
 
 def main() -> int:
@@ -90,11 +104,16 @@ def main() -> int:
         fixed_options = {name: value for name in CHOICES if (value := getattr(arguments, name))}
         options = replace(options_of(seed), actions=arguments.actions, **fixed_options)
         simulated = simulation(options)
+        watchdog = Timer(_STUCK_SECONDS, _end_stuck, (seed,))
+        watchdog.daemon = True
+        watchdog.start()
         try:
             simulated.run(draw_plan(seed, options))
         except Exception as error:  # as above
+            watchdog.cancel()
             report(seed, options, error)
             return 1
+        watchdog.cancel()
         run_count, steps, faults = run_count + 1, steps + simulated.steps, faults + simulated.world.faults
     seconds = time.process_time() - begin
     lost, short = faults.pop("lost", 0), faults.pop("short", 0)

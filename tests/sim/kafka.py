@@ -23,7 +23,7 @@ from skws_schema.model import Row
 from tests.sim.files import Upstream
 from tests.sim.plan import Event
 from tests.sim.shop import TABLE
-from tests.sim.world import World
+from tests.sim.world import SimClock, World
 
 _DOWN: Final = KafkaError._ALL_BROKERS_DOWN
 _MOST: Final = 4  # partitions of a topic
@@ -96,7 +96,10 @@ class Kafka(Upstream):
     @contextmanager
     def installed(self) -> Iterator[None]:
         feeds.cached_feed.cache_clear()  # of tasks that read another simulation's topics
-        with patch.object(feeds, "Client", lambda address, _: SimClient(self, address)):
+        with (
+            patch.object(feeds, "Client", lambda address, _: SimClient(self, address)),
+            patch.object(feeds, "SystemClock", lambda: SimClock(self.world)),  # the clock of tasks
+        ):
             yield
 
     def part(self, relation: str, row: Row) -> str:

@@ -152,7 +152,7 @@ class Routing:
         self._limiters: dict[str, Limiter] = {}  # by the name of an alert
         self._alerts: dict[str, Alert] = {}
         self._run: SinkRun | None = None
-        self._last_batch = NONE
+        self._last_batch = NONE  # with results
         self._past_limits: _PastSettings | None = None
         self._past_routes: _PastSettings | None = None
         self._is_repeating = False
@@ -186,7 +186,8 @@ class Routing:
             self._restore(batch)
         for address, address_results in self._route_results(results).items():
             self._sink(address).write(batch, address_results)
-        self._last_batch = batch
+        if results:  # otherwise the log may still lose the batch, and routes and limits do not depend on it
+            self._last_batch = batch
 
     def flush(self) -> None:
         for sink in self._all_sinks():

@@ -504,6 +504,21 @@ def test_repeated_batches_go_where_they_went_before_the_alerts_changed(
     assert [line["name"] for line in lines(tmp_path / "own.jsonl")] == ["own", "own", "all", "all"]
 
 
+def test_changed_alerts_do_not_need_batches_that_the_log_may_lose(tmp_path: Path) -> None:
+    """The log is synced before results leave, so a loss of power may undo a batch without results."""
+    state = StateDatabase(tmp_path / "state.db")
+    sink_run = SinkRun("r", state, SCHEMA, match_names=False, wait=lambda _: True, tell=lambda _: None)
+    routing = Routing({"collected": Collected()}, {})
+    routing.open(sink_run)
+    routing.write(1, [result(1, 5.0)])
+    routing.write(2, [])
+    routing.change({"q": alert_of({"query": "ada", "limit": "1 per minute"})})
+    sink_run = dataclasses.replace(sink_run, repeating=True, end_callbacks=[])
+    Routing({"collected": Collected()}, {}).open(sink_run)
+    assert sink_run.held == 1
+    state.close()
+
+
 def test_repeated_results_of_a_removed_alert_go_to_no_other_sink(tmp_path: Path) -> None:
     state = StateDatabase(tmp_path / "state.db")
     sink_run = SinkRun("r", state, SCHEMA, match_names=False, wait=lambda _: True, tell=lambda _: None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import resource
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import orjson
 import pytest
 
+import skws as library
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.memory import LEAST, MemoryShare, free, free_in_container, read_size
@@ -175,6 +177,37 @@ def test_queries_without_rows_are_counted_as_holders() -> None:
     engine = StreamEngine(schema, Unbounded())
     engine.add_all([Plan(schema, parse_query(word, schema), Unbounded(), 1) for word in ("x", "y")])
     assert engine.footprint().text.startswith("2 queries hold")
+
+
+TIMED = """\
+window: {window}
+relations:
+  a: {{attributes: {{t: text, k: integer}}, search: [t]}}
+  b: {{attributes: {{t: text, k: integer}}, search: [t], finite: true}}
+  z: {{attributes: {{t: text}}}}
+joins: [a.k = b.k]
+"""
+
+
+@pytest.mark.parametrize(
+    ("window", "query", "kind", "text"),
+    [
+        ("1 hour", "a x ; a y+ where x.k = y.k", "pattern", "8,178 results of a batch"),
+        ("none", "SELECT b.t FROM b, b c WHERE b.time < 99 AND c.time < 99", "sql", "201 entries"),
+        ("open when a close when z", "alpha beta", "keywords", "1,300 results"),
+    ],
+)
+def test_a_query_of_any_kind_that_holds_the_most_is_named(
+    window: str, query: str, kind: str, text: str
+) -> None:
+    session = library.Session(TIMED.format(window=window), max_size=2)
+    session.add([library.Query("x y"), library.Query(query, kind=kind)])
+    alpha = [{"t": "alpha", "k": 1, "time": time} for time in range(13)]
+    beta = [{"t": "beta", "k": 1, "time": 20} for _ in range(100)]
+    session.process({"a": alpha, "b": [*beta, {"t": "gamma", "k": 1, "time": 21}]})
+    budgets.use(MemoryBudget(1))
+    with pytest.raises(MemoryBudgetError, match=f"{re.escape(repr(query))}.* hold.* {text}"):
+        budgets.check()
 
 
 def test_out_of_memory_errors_are_reported_like_the_budget() -> None:

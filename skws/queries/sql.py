@@ -22,6 +22,7 @@ from skws_bounds.query_run import Output, UnionRun
 from skws_bounds.repairs import WINDOW, Repair
 from skws_bounds.repairs import repairs as repairs_of
 from skws_bounds.verdict import Verdict, check
+from skws_schema.budgets import Footprint, register
 from skws_schema.errors import BadRecordsError, UsageError, shown
 from skws_schema.evolution import nameable
 from skws_schema.model import Row, Schema, iso, sourced
@@ -192,6 +193,13 @@ class SqlEvaluator(Evaluator):
         self._most_entries = 0
         self._now: int | None = None
         self._rows: dict[str, list[Row]] = {}
+        register(self)
+
+    def footprint(self) -> Footprint:
+        """The number of entries and rows of tables that the query holds."""
+        rows = [*self._rows.values(), *self._tables.values()]
+        entries = self._run.entries + sum(map(len, rows))
+        return Footprint(entries, f"query {shown(self._query.text)} holds {entries:,} entries")
 
     def load_tables(self, batches: Sequence[RecordBatch]) -> None:
         for record in records_of(batches):

@@ -200,11 +200,15 @@ class PatternStream(Evaluator):
         self._is_own = own
         self._reads = sorted(query.pcea.relations)
         self._now = -FOREVER
+        self._formed = 0  # results of the last call of ``begin`` or ``take``
         register(self)
 
     def footprint(self) -> Footprint:
-        numbers = f"{self.runs:,} entries of runs and {self.live_tuples:,} live tuples"
-        return Footprint(self.entries(), f"pattern {shown(self.query.text)} holds {numbers}")
+        numbers = (
+            f"{self._formed:,} results of a batch, {self.runs:,} entries of runs and"
+            f" {self.live_tuples:,} live tuples"
+        )
+        return Footprint(self._formed + self.entries(), f"pattern {shown(self.query.text)} holds {numbers}")
 
     def seek(self, position: int) -> None:
         """Move to the position of the next insertion."""
@@ -218,10 +222,16 @@ class PatternStream(Evaluator):
 
         They are sorted, as the automaton's order of results of one tuple depends on tuples long forgotten.
         """
-        return sorted(self.process(*self._placed(arrived)), key=_place)
+        return sorted(self._counted(self.process(*self._placed(arrived))), key=_place)
 
     def load(self) -> Load:
         return Load(self.live_tuples, 1, self.runs)
+
+    def _counted(self, results: Iterable[Result]) -> Iterator[Result]:
+        """The same results; counts them as held, since their reader collects a batch of them."""
+        self._formed = 0
+        for self._formed, result in enumerate(results, 1):
+            yield result
 
     def _placed(self, arrived: OrderedBatch) -> tuple[RecordBatch, Ints | None]:
         """The records in order; moves to their position first, as dropped records have positions, too."""
@@ -253,6 +263,7 @@ class PatternStream(Evaluator):
                     results_with_ends.append(
                         (self.window.end(first), self.result_of(valuation, snapshot=True))
                     )
+                    self._formed = len(results_with_ends)
         return [result for end, result in results_with_ends if end > self._now]
 
     @property

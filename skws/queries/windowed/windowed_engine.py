@@ -32,6 +32,7 @@ from skws.store.tuple_batch import TupleBatch
 from skws_mesh.columnar.columns import Flags, Ints
 from skws_mesh.columnar.store import NO_MEMBER, Partials
 from skws_purging.lifespans import ALWAYS
+from skws_schema.budgets import Footprint, register
 from skws_schema.evolution import nameable
 from skws_schema.model import Schema, sourced
 from skws_windows.processor.spans import ClosedSpans
@@ -111,6 +112,7 @@ class WindowedEngine(MeshEngine):
         self._queries = SharedPlans()
         self._closed = ClosedWindows(self.tracker)
         self._latest_time = ALWAYS  # in microseconds
+        register(self)
 
     @classmethod
     def of(cls, plan: Plan) -> WindowedEngine:
@@ -135,6 +137,10 @@ class WindowedEngine(MeshEngine):
             return
         self._waiting_results.remove(number)
         self._operator.remove(number)
+
+    def footprint(self) -> Footprint:
+        """The number of entries that the queries hold, and the largest query."""
+        return self._operator.footprint(dict(self._queries), self._waiting_results.all_partials())
 
     def load(self) -> Load:
         """The load, with the results that wait for a window to end."""

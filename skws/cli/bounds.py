@@ -145,7 +145,7 @@ def _run_replay(job: Job, output: Path | None, *, quiet: bool) -> None:
 
 def _union(query: Path, schema: Schema) -> Union:
     try:
-        text = query.read_text(encoding="utf-8")
+        text = query.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise SourceError(f"cannot read {query}: {not_utf8(error)}") from None
     except OSError as error:

@@ -81,6 +81,13 @@ def test_a_bounded_query_exits_with_code_0(folder: Folder) -> None:
     }
 
 
+def test_a_query_file_may_begin_with_a_byte_order_mark(folder: Folder) -> None:
+    code, _, error = folder.bounds("check", f"\ufeff{EXAMPLE}")
+    assert (code, error) == (0, "")
+    _, _, error = folder.bounds("check", "\ufeffSELECT s.nothing FROM s")
+    assert error.startswith("skws: line 1, column 8: no attribute 'nothing'")
+
+
 def test_failures_locate_atoms_by_line_and_column(folder: Folder) -> None:
     code, out, _ = folder.bounds("check", EXAMPLE.replace(" AND t.b < 5", ""), "--format", "json")
     answer = json.loads(out)

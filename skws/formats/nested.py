@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -79,8 +80,7 @@ class NestedReader:
             try:
                 records += list(self._row_records(element, f"{location}:{number}", default_time))
             except MalformedError as error:
-                text = orjson.dumps(element, default=_text)
-                records.append(bad(text, f"{relation.path}[{number}]: {error}"))
+                records.append(bad(_encoded(element), f"{relation.path}[{number}]: {error}"))
         return records
 
     def _add(self, relation: int) -> None:
@@ -187,6 +187,16 @@ def _restore_missing(decoded: Any, original: Any) -> None:
             decoded[key] = value
         else:
             _restore_missing(decoded[key], value)
+
+
+def _encoded(row: Any) -> bytes:
+    """An invalid row as JSON; empty if it has too many levels."""
+    try:
+        return orjson.dumps(row, default=_text)
+    except orjson.JSONEncodeError:  # more than 254 levels, or an integer of more than 64 bits
+        with suppress(RecursionError):
+            return json.dumps(row, default=_text).encode()
+        return b""
 
 
 def _text(value: object) -> str:

@@ -246,10 +246,25 @@ def test_a_bad_row_of_an_object_that_is_no_row_spoils_no_other(tmp_path: Path, s
     assert bad == expected
 
 
+@pytest.mark.parametrize("levels", [300, 1_020])
+def test_a_bad_row_may_have_very_many_levels(tmp_path: Path, levels: int) -> None:
+    path = tmp_path / "pip.jsonl"
+    row = '{"n": 2, "name": ' + "[" * levels + "]" * levels + "}"
+    path.write_text('{"installed": [{"n": 1, "name": "six"}, ' + row + "]}\n")
+    (split,) = plan(path, INSTALLED)
+    record, bad = read_split(split, INSTALLED)
+    assert isinstance(record, Record)
+    assert record.row == (1, "six")
+    assert isinstance(bad, BadRecord)
+    assert bad.raw in {row.encode(), b""}  # with more levels than Python encodes, the reason alone remains
+    assert bad.reason.startswith("installed[1]: pip.name: expected a text, got [[[")
+
+
 def test_a_bad_row_in_python_spoils_no_other() -> None:
-    items = list(nested_rows(INSTALLED, 0, "pip", [{"installed": PACKAGES}], 0))
+    packages = [*PACKAGES, {"n": 1 << 70, "name": "many bits"}]
+    items = list(nested_rows(INSTALLED, 0, "pip", [{"installed": packages}], 0))
     assert [item.row for item in items if isinstance(item, Record)] == [(1, "six"), (3, "attrs")]
-    assert sum(isinstance(item, BadRecord) for item in items) == 2
+    assert sum(isinstance(item, BadRecord) for item in items) == 3
 
 
 @pytest.mark.parametrize(

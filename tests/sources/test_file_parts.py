@@ -35,12 +35,18 @@ def read(parts: list[FeedPart]) -> list[Item]:
 
 
 def plans_of(feed: Feed, limit: int) -> Iterator[tuple[Offset, Offset]]:
-    """Plans from the start of the source to its end; each knows the latest times of files in order."""
+    """Plans from the start of the source to its end; each knows the latest times of files in order.
+
+    The time is unknown if only bad records of a file are in the batch.
+    """
     start = feed.start()
     while (plan := feed.plan(start, limit)) is not None:
         end = orjson.loads(orjson.dumps(plan.end))
         latest = latest_by_partition(feed.replay(start, end))
-        assert {number: time or latest[number] for number, time in plan.reached.items()} == latest
+        assert latest.keys() <= plan.reached.keys()
+        assert {number: latest.get(number) for number in plan.reached} == {
+            number: latest.get(number) if time is None else time for number, time in plan.reached.items()
+        }
         yield start, end
         start = end
 

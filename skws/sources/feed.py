@@ -69,14 +69,15 @@ class Backlog:
 class BatchPlan:
     """The end of a batch that is read in parts (``Feed.parts``).
 
-    ``rest``: True if there are further records. ``notices``: as in ``Batch``. ``reached``: for each
-    partition with records in the batch the time of its last one, or None if it is unknown.
+    ``rest``: True if there are further records. ``notices``, ``over``: as in ``Batch``. ``reached``: for
+    each partition with records in the batch the time of its last one, or None if it is unknown.
     """
 
     end: Offset
     rest: bool
     notices: tuple[str, ...] = ()
     reached: Mapping[int, int | None] = field(default_factory=dict)
+    over: frozenset[int] = frozenset()
 
 
 class FeedPart(Protocol):

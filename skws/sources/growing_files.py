@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from hashlib import blake2b
@@ -398,14 +398,12 @@ class FilesFeed(Feed):
         files = [source_file for source_file in listing.files if source_file.name in positions.files]
         self._whole.close_others({positions.files[source_file.name].id for source_file in files})
         chunk, after = self._read_new(positions, files, limit)
-        ended_partitions = frozenset(
-            partition_of(f.name) for f in files if after[f.name].done and not positions.files[f.name].done
-        )
+        over = _ended_partitions(positions.files, after)
         end_positions = replace(positions, files=after)
         end = start if end_positions == before else end_positions.offset()
         self._idle = (listing, end) if end is start and not len(chunk) else None
         answered = bool(files) or not before.files
-        return Batch(chunk, end, (*moves, *self._take_notices()), over=ended_partitions, answered=answered)
+        return Batch(chunk, end, (*moves, *self._take_notices()), over=over, answered=answered)
 
     def plan(self, start: Offset, limit: int) -> BatchPlan | None:
         """None unless all files with new records can be divided, and a quarter of ``limit`` waits."""
@@ -441,7 +439,8 @@ class FilesFeed(Feed):
             if f.name in after
         }
         end = replace(positions, files={**positions.files, **after}).offset()
-        return BatchPlan(end, backlogs.records > limit, (*moves, *self._take_notices()), reached)
+        over = _ended_partitions(positions.files, after)
+        return BatchPlan(end, backlogs.records > limit, (*moves, *self._take_notices()), reached, over)
 
     def parts(self, start: Offset, end: Offset, number: int) -> Sequence[FeedPart] | None:
         spans = list(self._spans(start, end))
@@ -676,6 +675,15 @@ class FilesFeed(Feed):
     def _take_notices(self) -> list[str]:
         notices, self._new_notices = self._new_notices, []
         return notices
+
+
+def _ended_partitions(
+    before: Mapping[str, FilePosition], after: Mapping[str, FilePosition]
+) -> frozenset[int]:
+    """The partitions of whole files that are read to their ends between two positions, by name."""
+    return frozenset(
+        partition_of(name) for name, position in after.items() if position.done and not before[name].done
+    )
 
 
 def _with_partition(name: str, chunk: Chunk) -> Chunk:

@@ -230,7 +230,7 @@ class PartitionedFeed(OuterFeed):
         reached = {partition: time for partition, time in plan.reached.items() if time is not None}
         if len(reached) < len(plan.reached):
             return None
-        after = self._after(before, reached, {}, frozenset(), answered=True)
+        after = self._after(before, reached, {}, plan.over, answered=True)
         return replace(plan, end=self._with_stream_time(plan.end, after))
 
     def parts(self, start: Offset, end: Offset, number: int) -> Sequence[FeedPart] | None:

@@ -14,11 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from skws.data.batch import BadRecord, Chunk, Item, Record
-from skws.sources.feed import Feed, FeedPart, Offset
+from skws.sources.feed import Feed, FeedPart, Offset, SystemClock
 from skws.sources.growing_files import FilesFeed, FilesSource
 from skws.sources.horizon import BoundedSource, Horizon
-from skws.sources.partitions import latest_by_partition
+from skws.sources.partitions import PartitionedFeed, latest_by_partition
 from skws_schema.errors import SourceError
+from skws_windows.window import MICROSECOND
 from tests.sources.followed_files import SCHEMA, line, numbers
 from tests.strategies import seeds
 
@@ -158,6 +159,22 @@ def test_row_groups_are_read_in_order_of_time(tmp_path: Path) -> None:
     start, end = next(plans_of(feed, 500))
     relations = [item.relation for item in feed.replay(start, end) if not isinstance(item, BadRecord)]
     assert relations == [2] * 500
+
+
+def test_a_file_that_a_plan_reads_to_its_end_does_not_hold_the_stream_time_back(tmp_path: Path) -> None:
+    """The stream time after planned and polled batches is the same."""
+    folder = tmp_path / "movie"
+    folder.mkdir()
+    for name, rows in (("first", 300), ("second", 1_000)):
+        times = pa.array(range(rows), pa.timestamp("s"))
+        table = pa.table({"mid": range(rows), "title": ["x"] * rows, "time": times})
+        pq.write_table(table, folder / f"{name}.parquet", row_group_size=50)
+    feed = PartitionedFeed(FilesFeed(tmp_path, SCHEMA), SystemClock(), 0, idle=60 * MICROSECOND)
+    polled = feed.poll(feed.start(), 2_000).end
+    planned = feed.start()
+    while (plan := feed.plan(planned, 200)) is not None:
+        planned = plan.end
+    assert planned == polled
 
 
 def test_a_time_outside_of_the_calendar_does_not_prevent_a_plan(tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ class WebhookSink(PostingSink):
         progress = self._progress.read()
         self._last_posted: tuple[int, int] = progress.get("batch", NONE), progress.get("part", NONE)
         # The parts of repeated batches must be those of the earlier process, whose address may have another.
-        self._most: int = progress.get("most", self._delivery.most)
+        self._most: int | None = progress.get("most")
         if self._delivery.dead_letters is not None:
             self._dead_letters = AppendedFile(
                 self._delivery.dead_letters, progress.get("letters", {}), run.tell
@@ -118,9 +118,10 @@ class WebhookSink(PostingSink):
         return batch if part in {NONE, _ALL_PARTS} else batch - 1
 
     def _put(self, batch: int, results: Sequence[LiveResult]) -> None:
-        if not self._run.repeating:
-            self._most = self._delivery.most
-        most = self._most
+        most = self._most if self._run.repeating and self._most is not None else self._delivery.most
+        if most != self._most:
+            self._most = most
+            self._mark(batch - 1, _ALL_PARTS)  # before the first post of such parts, which may be repeated
         for part, start in enumerate(range(0, len(results), most)):
             if (batch, part) > self._last_posted:
                 part_results = results[start : start + most]

@@ -493,6 +493,26 @@ def test_another_size_of_posts_after_a_kill_loses_and_repeats_no_result(hook: Ho
     assert hook.keys == [*(f"run1-1-{part}" for part in (0, 1, 2, 2, 3, 4)), "run1-2-0", "run1-2-1"]
 
 
+def test_the_size_of_posts_is_known_after_a_kill_in_the_first_of_them(hook: Hook, tmp_path: Path) -> None:
+    """A key that a server may know never gets other results, in the first batch or in one after a change."""
+    sink_run, results = run(tmp_path / "kept"), [result(n) for n in range(3)]
+    hook.answers = [400]
+    with closing(opened(f"{hook.url}#most=2", sink_run)) as sink, pytest.raises(SinkError, match="400"):
+        sink.write(1, results)
+    hook.answers = [204, 204, 400]
+    second_run = replace(sink_run, repeating=True, end_callbacks=[])
+    with closing(opened(f"{hook.url}#most=1", second_run)) as sink:
+        sink.write(1, results)
+        second_run.end_repetition()
+        with pytest.raises(SinkError, match="400"):
+            sink.write(2, results)
+    resume_batches(f"{hook.url}#most=3", sink_run, [(1, results), (2, results)], None)
+    assert hook.keys == [
+        *("run1-1-0", "run1-1-0", "run1-1-1"),
+        *("run1-2-0", "run1-2-0", "run1-2-1", "run1-2-2"),
+    ]
+
+
 def test_a_web_hook_gets_counts_of_more_than_64_bits(hook: Hook) -> None:
     write_batches(hook.url, run(None), (1, [changed(result(1), count=1 << 70)]))
     assert [posted["count"] for post in hook.accepted for posted in post["results"]] == [1 << 70]

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 from zlib import crc32
 
-from skws_schema.errors import SkwsError, StateError
+from skws_schema.errors import SkwsError, StateError, UsageError
 
 _CODE: Final = 8  # hexadecimal digits of a checksum
 _LENGTH: Final = 20  # digits at most
@@ -282,6 +282,24 @@ def missing(path: Path | str) -> StateError:
 def private_folder(path: Path) -> None:
     """Create a folder for its owner alone, unless it exists. Raises OSError."""
     path.mkdir(mode=_PRIVATE_FOLDER, parents=True, exist_ok=True)
+
+
+def lock_folder(folder: Path, refusal: str, kind: type[SkwsError] = StateError) -> int:
+    """Lock a folder by a file in it, until the handle that is returned is closed or the process ends.
+
+    Raises UsageError (``refusal``) if it is locked; ``kind`` if it cannot be.
+    """
+    with explained(f"{folder}: cannot be locked", kind):
+        handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, PRIVATE)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            raise UsageError(refusal) from None
+        except BaseException:
+            os.close(handle)
+            raise
+    return handle
 
 
 def checkpoint_folder(path: Path) -> None:

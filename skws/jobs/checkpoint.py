@@ -11,7 +11,6 @@ last committed micro-batch, which reveal a journal that is older or has lost its
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing
@@ -22,10 +21,10 @@ from uuid import uuid4
 from skws.data.batch import RecordBatch
 from skws.data.packing import concat_packed, pack, unpack
 from skws.durable import (
-    PRIVATE,
     as_unicode,
     damaged,
     explained,
+    lock_folder,
     missing,
     private_folder,
     remove_partial_files,
@@ -73,11 +72,10 @@ class Checkpoint:
         with explained(f"{folder}: cannot be a checkpoint folder"):
             for name in ("", "journal", "source"):
                 private_folder(folder / name)
-            self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, PRIVATE)
         self._fixed_settings = _fixed_settings(request)
         with ExitStack() as stack:
-            stack.callback(os.close, self._lock)
-            self._acquire_lock()
+            lock = lock_folder(folder, f"{folder}: another process runs from this checkpoint")
+            stack.callback(os.close, lock)
             remove_partial_files(folder)
             self.state = stack.enter_context(closing(self._open_state()))
             self._settings: dict[str, Any] | None = self.state.get_json(StateKind.RUN, _SETTINGS)
@@ -226,13 +224,6 @@ class Checkpoint:
         if value is None:
             raise damaged(self.state.path, f" ({StateKind.RUN}: {name})")
         return value
-
-    def _acquire_lock(self) -> None:
-        with explained(f"{self.folder}: cannot be locked"):
-            try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise UsageError(f"{self.folder}: another process runs from this checkpoint") from None
 
     def _open_state(self) -> StateDatabase:
         path = self.folder / NAME

@@ -6,6 +6,7 @@ another process. Anyone who can write to the folder can change the job's queries
 commands.jsonl  one command per line, appended by ``skws query``; the job stores how far it has read
 answers.jsonl   one answer per command, appended by the job
 queries.json    the standing queries, replaced at each change
+lock            held by the running job
 
 The job replaces a long file of commands or answers by one without old lines. Its first line contains the
 number of bytes before the second line in the whole history, so offsets remain valid.
@@ -13,13 +14,13 @@ number of bytes before the second line in the whole history, so offsets remain v
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
 from importlib import import_module
-from os import SEEK_END
 from pathlib import Path
 from threading import Lock, Thread, current_thread
 from time import monotonic, sleep
@@ -28,7 +29,7 @@ from uuid import uuid4
 
 import orjson
 
-from skws.durable import PRIVATE, GrowingFile, explained, private_folder, replace_file
+from skws.durable import PRIVATE, GrowingFile, explained, lock_folder, private_folder, replace_file
 from skws.jobs.clock import Pace, StoppableClock, replay_rate
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
@@ -398,6 +399,21 @@ class ControlFolder:
         self.folder = folder
         with explained(f"{folder}: cannot be a control folder", SourceError):
             private_folder(folder)
+        self._lock: int | None = None
+
+    def take(self) -> None:
+        """Take the folder for a job, until ``release`` or the end of the process.
+
+        Raises UsageError if another job has it: each would carry out the commands for the other.
+        """
+        refusal = "another job takes its commands from this folder; give each its own --control"
+        self._lock = lock_folder(self.folder, f"{self.folder}: {refusal}", SourceError)
+
+    def release(self) -> None:
+        """Leave the folder to another job."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     def send(self, command: JobCommand) -> str:
         """Append a command; returns the id of its answer."""
@@ -541,7 +557,7 @@ def _complete(lines: bytes) -> bytes:
 def _is_torn(path: Path) -> bool:
     """True if a file ends within a line, as after a loss of power."""
     with path.open("rb") as file:
-        return file.seek(0, SEEK_END) > 0 and file.seek(-1, SEEK_END) >= 0 and file.read() != b"\n"
+        return file.seek(0, os.SEEK_END) > 0 and file.seek(-1, os.SEEK_END) >= 0 and file.read() != b"\n"
 
 
 def _parse_json(line: bytes) -> Any:

@@ -109,6 +109,7 @@ class LocalWatch:
         if request.checkpoint is not None and source.local_only:
             raise UsageError("--checkpoint needs a source that can be read again, and standard input cannot")
         self._checkpoint: Checkpoint | None = None
+        self._control_folder: ControlFolder | None = None
         self._recent: Recent | None = None
         self._run: SinkRun | None = None
         self._fanout: SinkFanout | None = None
@@ -205,7 +206,9 @@ class LocalWatch:
             self._checkpoint = Checkpoint(request.checkpoint, request)
             request = self._first_request(self._checkpoint, request)
             self._prepare(request)
-        control = None if request.control is None else ControlFolder(request.control)
+        if request.control is not None:
+            self._control_folder = ControlFolder(request.control)
+            self._control_folder.take()
         self._run = self._new_run(request)
         with nullcontext() if self._checkpoint is None else self._checkpoint.committing():
             self._fanout = SinkFanout(self._sinks, request.dead_letters, self._run)
@@ -215,7 +218,7 @@ class LocalWatch:
         if start is None:
             return
         tell_missing(self.schema, self.intake.bad, partial(self._log.warning, "source"))
-        self._command_queue.open(control, start.control)
+        self._command_queue.open(self._control_folder, start.control)
         if self._input.tables_pending:
             self._start = start
         else:
@@ -499,6 +502,8 @@ class LocalWatch:
             if self._listener is not None:
                 self._listener.close()
             self._input.close(resumable=self._checkpoint is not None)
+            if self._control_folder is not None:
+                self._control_folder.release()
             if self._checkpoint is not None:
                 self._checkpoint.close()
 

@@ -78,7 +78,7 @@ def test_commands_are_read_from_the_control_folder(tmp_path: Path) -> None:
     assert "expected {" in answers.pop("x")
     assert answers == {}
     files = {path.name for path in (tmp_path / "control").iterdir()}
-    assert files == {"commands.jsonl", "answers.jsonl", "queries.json"}
+    assert files == {"commands.jsonl", "answers.jsonl", "queries.json", "lock"}
 
 
 def test_commands_after_an_emptied_command_file_are_executed(tmp_path: Path) -> None:
@@ -98,6 +98,21 @@ def test_commands_after_an_emptied_command_file_are_executed(tmp_path: Path) -> 
         if name == "other lamps":
             steps(watch)
     assert [query.name for query in watch.standing_queries] == ["lamps", "other lamps", "others"]
+
+
+def test_a_control_folder_belongs_to_one_job_at_a_time(tmp_path: Path) -> None:
+    control, kept = tmp_path / "control", tmp_path / "kept"
+    append(tmp_path / "one.jsonl")
+    append(tmp_path / "two.jsonl")
+    first = opened(request(tmp_path / "one.jsonl", control=control), Collected())
+    second = LocalWatch(request(tmp_path / "two.jsonl", control=control, checkpoint=kept), (), Notes().log)
+    with pytest.raises(UsageError, match="control: another job takes its commands from this folder"):
+        second.run()
+    ControlFolder(control).send(JobCommand.add(Query("lamp", name="lamps")))  # a client needs no lock
+    steps(first)
+    assert [query.name for query in first.standing_queries] == [QUERY, "lamps"]
+    first.close()
+    opened(request(tmp_path / "two.jsonl", control=control, checkpoint=kept), Collected()).close()
 
 
 def test_a_control_folder_does_not_grow_with_commands(tmp_path: Path) -> None:

@@ -162,7 +162,7 @@ def test_a_file_system_without_locks_is_reported(tmp_path: Path, monkeypatch: py
 
     path, checkpoint = tmp_path / "in.jsonl", tmp_path / "checkpoint"
     path.touch()
-    monkeypatch.setattr("skws.jobs.checkpoint.fcntl.flock", flock)
+    monkeypatch.setattr("skws.durable.fcntl.flock", flock)
     with pytest.raises(StateError, match="checkpoint: cannot be locked: No locks available"):
         opened(request(path, checkpoint=checkpoint), Collected())
 

@@ -137,9 +137,11 @@ def ran(job: Job, *records: dict[str, Any]) -> Collected:
 
 
 def abandon(watch: LocalWatch) -> None:
-    """Leaves the state after a kill: nothing flushed or committed, and the lock released."""
+    """Leaves the state after a kill: nothing flushed or committed, and the locks released."""
     if watch._checkpoint is not None:
         watch._checkpoint.close()
+    if watch._control_folder is not None:
+        watch._control_folder.release()
     out = watch._fanout
     if out is not None and out._dead_letters is not None:
         out._dead_letters.close()

@@ -374,7 +374,7 @@ class Driver:
             if self._committer is not None:
                 self._committer.close()
             if self._place is not None:
-                self._place.checkpoint.close()
+                self._place.close()
 
     def _batch(self) -> None:
         """Run one batch of Spark, first the unfinished one; a query whose tasks fail is started again."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import asdict, dataclass, replace
 from operator import itemgetter
 from pathlib import Path
@@ -170,11 +170,19 @@ class RunDirectory:
 
     def __init__(self, request: Job) -> None:
         self.request = request  # with the schema that the run began with
-        self._is_temporary = request.checkpoint is None
         self.folder = request.checkpoint or Path(tempfile.mkdtemp(prefix="skws-watch-"))
         self.folder = self.folder.absolute()
         self.dead_letters: tuple[str, ...] = ()
-        self.checkpoint = Checkpoint(self.folder, request)
+        self.control: ControlFolder | None = None
+        with ExitStack() as stack:
+            if request.checkpoint is None:
+                stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
+            self.checkpoint = stack.enter_context(closing(Checkpoint(self.folder, request)))
+            if request.control is not None:
+                self.control = ControlFolder(request.control)
+                self.control.take()
+                stack.callback(self.control.release)
+            self._closing = stack.pop_all()
         if not self.checkpoint.fresh:
             # Changes of the schema are commands.
             self.request = replace(request, schema=self.checkpoint.first_schema())
@@ -183,9 +191,10 @@ class RunDirectory:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.checkpoint.close()
-        if self._is_temporary:
-            shutil.rmtree(self.folder, ignore_errors=True)
+        self.close()
+
+    def close(self) -> None:
+        self._closing.close()
 
     def state(self, generation: int, text: str | None) -> str:
         """The URL of Spark's checkpoint for a layout; ``text``: the user's, for the first one."""
@@ -306,8 +315,8 @@ class CommandLog:
         register = self._register
         if not make_ready(register.standing_queries.after(self._first_commands)):
             return
-        control = self._request.control
-        self._command_queue.open(None if control is None else ControlFolder(control), register.read_to)
+        control = self._run_directory.control
+        self._command_queue.open(control, register.read_to)
         register.take(self._first_commands, None if control is None else self._command_queue.read_to)
         self._run_directory.checkpoint.record_start(self._start_queries)
         self._command_queue.finish((), register.standing_queries)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _LONG: Final = 64 << 10  # bytes
 _MARK: Final = b"\0"  # no uncompressed blob begins with it
-_SEVERAL: Final = b"\2"  # the beginning of several packed batches
+_SEVERAL: Final = b"\2"  # begins several packed batches; no other blob begins with it
 _LENGTH: Final = Struct("<Q")
 _LEVEL: Final = 1  # shrinks rows of words to a third; higher levels take longer to save another tenth
 
@@ -81,7 +81,7 @@ def pack(batch: RecordBatch, indices: Ints | None = None) -> bytes:
 
 
 def concat_packed(blobs: Sequence[bytes]) -> bytes:
-    """Packed batches one after the other, which ``unpack`` takes for one; none of them is decoded."""
+    """Several packed batches as one, without decoding them."""
     nonempty = [blob for blob in blobs if blob]
     if len(nonempty) < 2:
         return b"".join(nonempty)

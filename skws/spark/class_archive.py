@@ -84,7 +84,7 @@ def write_archive() -> Path:
 
 
 def archives(java: Path) -> tuple[Path, Path]:
-    """That of Java's own classes, and the one of all others, which is based on it.
+    """The path of the archive of Java's own classes, and that of the archive of all others, which needs it.
 
     Raises OSError if there is no Java or Spark.
     """

@@ -187,7 +187,7 @@ class Walker:
 MOST_ROWS: Final = 1 << 19
 """The most walks that are made together."""
 MOST_TRIES: Final = 1 << 25
-"""Joins to try for walks, in a second, before those that lead nowhere are searched."""
+"""The joins that are tried, in about a second, before walks that lead nowhere are looked for."""
 
 
 class NeighbouringWords:

@@ -67,9 +67,9 @@ class Sizes:
     """The limit on the numbers of queries, at which the remaining queries are renumbered from 0."""
 
     dead_copies: int = 4_096
-    """Dead copies of tuples that may stay in the separate store of searches."""
+    """The most dead copies of tuples in the separate store of searches."""
     stored_texts: int = 1 << 20
-    """Texts of rows of indexed tables whose words stay in memory between searches; these take some 100 MB."""
+    """The most texts of indexed tables whose words stay in memory between searches; they take some 100 MB."""
 
     reasons: int = 20_000
     """The number of live tuples to examine for the reason of an empty result; it takes half a second."""

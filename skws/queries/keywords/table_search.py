@@ -28,8 +28,8 @@ _NO_SLOT: Final = -1
 class TableSearch:
     """The search. ``new``: makes an operator without queries that begins with the rows of ``tables``.
 
-    The store is made again beyond ``dead_copies`` dead copies of tuples, or ``stored_texts`` texts of rows of
-    tables with their words in memory.
+    The store is made again with more than ``dead_copies`` dead copies of tuples, or with the words of more
+    than ``stored_texts`` texts of tables in memory.
     """
 
     def __init__(

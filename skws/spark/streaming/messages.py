@@ -34,11 +34,11 @@ class BatchHeader:
 
     ``read``: when it was read, in seconds since the epoch; that took ``reading`` seconds. ``letters``: bad
     records as lines of the dead letter file; ``bad``: their number; ``reasons``: the first few, for the user.
-    ``notices``: lines for the user. ``task_notices``: lines of tasks on bad records; tasks do not know of
-    each other. ``backlog``: the unread part of the source; None if it was not asked. ``ended``: this is the
-    last micro-batch. ``number``: that of the micro-batch. ``watched``: a listener of the driver wants
-    internal figures. ``reached``: the latest time of all records, if a shard does not get all of them.
-    ``final``: the stream time after the records, if there are several partitions (``Session.settle``).
+    ``notices``: lines for the user. ``task_notices``: such lines from tasks, which may repeat each other's.
+    ``backlog``: the unread part of the source; None if it was not asked. ``ended``: this is the last
+    micro-batch. ``number``: that of the micro-batch. ``watched``: a listener of the driver wants internal
+    figures. ``reached``: the latest time of all records, if a shard does not get all of them. ``final``: the
+    stream time after the records, if there are several partitions (``Session.settle``).
     """
 
     read: float

@@ -90,28 +90,28 @@ def _new_names(
 ) -> list[str]:
     """The names of ``former`` relations or joins in the ``target`` schema.
 
-    One that is not there keeps its name, unless that now means another one.
+    A hole that a new one fills gets its name. One that is not in the target keeps its own name, unless that
+    now means another one.
     """
     target_parts: dict[str, _Part] = {part.name: part for part in target}
     unchanged_names = {
         part.name for part in former if part.name in target_parts and is_same(part, target_parts[part.name])
     }
-    fillable = [position for position in sorted(holes) if former[position].name not in unchanged_names]
-    filled_names: dict[int, str] = {}
+    free_holes = [position for position in sorted(holes) if former[position].name not in unchanged_names]
+    names = {}
     for part in target:
-        for position in fillable if part.name not in unchanged_names else ():
-            if position not in filled_names and is_same(replace(former[position], name=part.name), part):
-                filled_names[position] = part.name
-                break
+        if part.name not in unchanged_names:
+            for position in free_holes:
+                if is_same(replace(former[position], name=part.name), part):
+                    names[position] = part.name
+                    free_holes.remove(position)
+                    break
     used_names = {*target_parts, *(part.name for part in former)}
-    return [
-        filled_names[position]
-        if position in filled_names
-        else _add_free_name(part.name, used_names)
-        if part.name in target_parts and part.name not in unchanged_names
-        else part.name
-        for position, part in enumerate(former)
-    ]
+    for position, part in enumerate(former):
+        if position not in names:
+            is_used = part.name in target_parts and part.name not in unchanged_names
+            names[position] = _add_free_name(part.name, used_names) if is_used else part.name
+    return [names[position] for position in range(len(former))]
 
 
 def _merged_schema(

@@ -133,11 +133,19 @@ async def test_windows_of_an_expression_are_drawn_below_their_results(tmp_path: 
 
 
 @scenario
-async def test_a_replay_is_moved_stepped_and_continued() -> None:
+async def test_a_replay_is_paused_moved_stepped_and_accelerated() -> None:
     async with opened(movies(QUERY)) as driver:
         await driver.press("escape")
         await driver.advance(0.3)
         driver.shows("● running 1985-06-14", "from 1971-12-23", "to 2023-10-20", "No result for")
+        await driver.press("space")
+        assert driver.lines("KeyLine") == [" paused"]
+        driver.shows("‖ paused 1985-06-14", "(187 rows so far)", "PAUSED: space continues ─╯")
+        await driver.advance(5)
+        driver.shows("‖ paused 1985-06-14", "(187 rows so far)")
+        await driver.press("space")
+        assert driver.lines("KeyLine") == [" running"]
+
         await driver.press("at")
         driver.shows("Go to the day or time, such as 1994-10-14 or 2024-05-01 12:30:00: 1985-06-14")
         await driver.answer("1994-10-14")
@@ -173,6 +181,20 @@ async def test_a_replay_is_moved_stepped_and_continued() -> None:
         await driver.answer("1994-10-14")
         await driver.advance(1)
         driver.shows("▸ all 2", "⏎ open")
+
+        await driver.press("space", "plus")
+        driver.shows("● running ×2 1994-10-14")
+        await driver.advance(5)
+        driver.shows(
+            "■ all read ×2 2023-10-20", "▸ all 2", "Quentin Tarantino … Pulp Fiction … John Travolta 5"
+        )
+        await driver.press("minus", "minus")
+        driver.shows("■ all read ×0.5")
+        for step, speed in ((1, "×1.26765e+30"), (-1, "×7.88861e-31")):  # a key that is held down
+            for _ in range(1_200):
+                driver.app.action_faster(step)
+            await driver.settle()
+            driver.shows(f"■ all read {speed}")
 
 
 @scenario

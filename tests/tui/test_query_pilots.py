@@ -102,24 +102,6 @@ async def test_a_query_that_cannot_run_stays_in_the_box_with_the_reason() -> Non
 
 
 @scenario
-async def test_a_long_reason_is_below_the_screen_until_the_text_changes() -> None:
-    async with opened(movies(), size=(80, 24)) as driver:
-        await driver.write("the")
-        await driver.press("enter")
-        driver.shows("✗ no keyword is left: 'the' is a stop word; to search for it, put it in q… ─╯")
-        assert driver.lines("KeyLine") == [
-            " no keyword is left: 'the' is a stop word; to search for it, put it in quotes:",
-            ' "the"',
-        ]
-        await driver.write(" matrix")
-        driver.hides("is a stop word")
-        assert driver.lines("KeyLine")[0].startswith(" ⏎ add")
-        driver.app.tell("error", "the disk is full", shown=True)
-        await driver.write(" x")
-        assert driver.lines("KeyLine") == [" the disk is full"]
-
-
-@scenario
 async def test_queries_are_added_selected_removed_and_replaced() -> None:
     async with opened(movies(QUERY)) as driver:
         await driver.advance(2)

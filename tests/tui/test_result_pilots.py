@@ -137,31 +137,6 @@ async def test_the_list_follows_the_newest_result_until_the_user_moves() -> None
 
 
 @scenario
-async def test_a_stream_is_paused_continued_and_accelerated() -> None:
-    async with opened(movies(QUERY)) as driver:
-        await driver.advance(0.3)
-        driver.shows("● running 1985-06-14", "No result for")
-        await driver.press("escape", "space")
-        assert driver.lines("KeyLine") == [" paused"]
-        driver.shows("‖ paused 1985-06-14", "(187 rows so far)", "PAUSED: space continues ─╯")
-        await driver.advance(5)
-        driver.shows("‖ paused 1985-06-14", "(187 rows so far)")
-        await driver.press("space")
-        assert driver.lines("KeyLine") == [" running"]
-        await driver.press("plus")
-        driver.shows("● running ×2 1985-06-14")
-        await driver.advance(5)
-        driver.shows("■ all read ×2 2023-10-20", "▸ all 2", OF_FIVE)
-        await driver.press("minus", "minus")
-        driver.shows("■ all read ×0.5")
-        for step, speed in ((1, "×1.26765e+30"), (-1, "×7.88861e-31")):  # a key that is held down
-            for _ in range(1_200):
-                driver.app.action_faster(step)
-            await driver.settle()
-            driver.shows(f"■ all read {speed}")
-
-
-@scenario
 async def test_ended_results_are_dimmed_counted_and_hidden() -> None:
     queries = ("clint", "nolan", "tarantino")
     request = movies(*queries, window=parse_window("300 days"))

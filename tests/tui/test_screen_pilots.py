@@ -205,9 +205,27 @@ async def test_metrics_and_the_log_tell_what_the_search_has_done() -> None:
 
 
 @scenario
-async def test_the_menu_has_actions_forms_of_queries_and_themes() -> None:
-    async with opened(movies(QUERY), size=(80, 24)) as driver:
+async def test_keys_and_the_menu_lead_to_screens_forms_of_queries_and_themes(schema_file: Path) -> None:
+    text = schema_file.read_text()
+    async with opened(movies(QUERY, path=schema_file), size=(80, 24)) as driver:
         await driver.advance(2)
+        for key, name in (
+            ("f3", "schema"),
+            ("f4", "networks"),
+            ("f5", "metrics"),
+            ("f6", "log"),
+            ("f7", "rows"),
+        ):
+            await driver.press(key)
+            driver.shows(f"movies › {name}")
+            await driver.press("escape")
+            driver.hides("›")
+        await driver.press("f3", "escape", "z", "escape", "f3", "f6")
+        driver.shows("movies › log")
+        await driver.press("f3")
+        driver.shows("movies.yaml: saved")
+        assert driver.schema.editor.text == text  # keys after Escape edit nothing
+
         await driver.press("f5", "f1")
         driver.shows("Type to find an action, Enter does it", "Pause or resume the stream space")
         await driver.write("networks")
@@ -244,25 +262,3 @@ async def test_the_menu_has_actions_forms_of_queries_and_themes() -> None:
         await driver.write("textual-light")
         await driver.press("enter")
         assert driver.app.theme == "textual-light"
-
-
-@scenario
-async def test_escape_leaves_every_screen_and_later_keys_edit_nothing(schema_file: Path) -> None:
-    before = schema_file.read_text()
-    async with opened(movies(QUERY, path=schema_file)) as driver:
-        for key, name in (
-            ("f3", "schema"),
-            ("f4", "networks"),
-            ("f5", "metrics"),
-            ("f6", "log"),
-            ("f7", "rows"),
-        ):
-            await driver.press(key)
-            driver.shows(f"movies › {name}")
-            await driver.press("escape")
-            driver.hides("›")
-        await driver.press("f3", "escape", "z", "escape", "f3", "f6")
-        driver.shows("movies › log")
-        await driver.press("f3")
-        driver.shows("movies.yaml: saved")
-        assert driver.schema.editor.text == before

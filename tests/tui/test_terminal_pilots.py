@@ -60,6 +60,20 @@ async def test_everything_fits_into_a_terminal_of_80_by_24(tmp_path: Path) -> No
 @scenario
 async def test_a_message_has_three_lines_at_most_until_the_next_key() -> None:
     async with opened(movies(), size=(80, 24)) as driver:
+        await driver.write("the")
+        await driver.press("enter")
+        driver.shows("✗ no keyword is left: 'the' is a stop word; to search for it, put it in q… ─╯")
+        assert driver.lines("KeyLine") == [
+            " no keyword is left: 'the' is a stop word; to search for it, put it in quotes:",
+            ' "the"',
+        ]
+        await driver.write(" matrix")
+        driver.hides("is a stop word")
+        assert driver.lines("KeyLine")[0].startswith(" ⏎ add")
+        driver.app.tell("error", "the disk is full", shown=True)
+        await driver.write(" x")
+        assert driver.lines("KeyLine") == [" the disk is full"]
+
         for text, lines in (
             ("word " * 20, [" " + " ".join(["word"] * 15), " " + " ".join(["word"] * 5)]),
             ("w" * 40 + " " + "x" * 37, [" " + "w" * 40 + " " + "x" * 37]),  # no empty line below

@@ -14,7 +14,7 @@ import typer
 from skws.cli import option_values, options
 from skws.cli.data import describe, engine_of, live_data
 from skws.cli.terminal import color_on_stdout, tell
-from skws.jobs.alerts import Alert, FileState, Reloading, file_state, read_alerts
+from skws.jobs.alerts import Alert, FileState, Reloading, check_queries, file_state, read_alerts
 from skws.jobs.control import Host, RunControl, open_host
 from skws.jobs.fanout import Routing
 from skws.jobs.log import Log, LogFormat
@@ -74,8 +74,13 @@ def with_json_errors(notes: Log) -> Iterator[None]:
 
 
 def _run(request: Job, notes: Log, file: FollowedFile | None) -> None:
-    with making_long_lived_objects():
-        plans = plans_of(request)
+    try:
+        with making_long_lived_objects():
+            plans = plans_of(request)
+    except UsageError:
+        if file is not None:
+            _check_file(file, request)
+        raise
     freeze_loaded_objects()
     for name, plan in plans.items():
         for note in plan.notes:
@@ -111,6 +116,16 @@ def _run(request: Job, notes: Log, file: FollowedFile | None) -> None:
         diagnosis.log_reasons(host)
         raise
     diagnosis.log_reasons(host)
+
+
+def _check_file(file: FollowedFile, request: Job) -> None:
+    """Raises ConfigurationError with the faults of all queries in a file."""
+    queries = file.apply_options({name: alert.query for name, alert in file.alerts.items()})
+
+    def check(query: Query) -> QueryPlan:
+        return plan_of(request.with_defaults(query.name, query), request.stream)
+
+    check_queries(file.path, (replace(query, name=name) for name, query in queries.items()), check)
 
 
 def ranked_queries(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -532,15 +532,23 @@ class Reloading:
         additions = [
             replace(query, name=name) for name, query in new_queries.items() if old_queries.get(name) != query
         ]
-        faults: list[str] = []
-        for query in additions:
-            try:
-                self._check(query)
-            except SkwsError as error:
-                faults.append(f"{self._path}: {query.name}: {error}")
-        if faults:
-            raise UsageError("\n".join(faults))
+        check_queries(self._path, additions, self._check)
         return [*(JobCommand("remove", name) for name in removed_names), *map(JobCommand.add, additions)]
+
+
+def check_queries(path: Path, queries: Iterable[Query], check: Callable[[Query], object]) -> None:
+    """Check queries of a file by ``check``, which raises SkwsError for one that a job cannot answer.
+
+    Raises ConfigurationError with every fault: the file, the query, and what was expected.
+    """
+    faults: list[str] = []
+    for query in queries:
+        try:
+            check(query)
+        except SkwsError as error:
+            faults.append(f"{path}: {query.name}: {error}")
+    if faults:
+        raise ConfigurationError("\n".join(faults))
 
 
 def file_state(path: Path) -> FileState | None:

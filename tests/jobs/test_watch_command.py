@@ -237,6 +237,18 @@ def test_a_query_file_contains_keywords_and_patterns(folder: Path, skws: Skws) -
     assert (outcome.code, f"'{QUERY}' is the name of a query of --queries, too" in outcome.err) == (2, True)
 
 
+def test_queries_that_cannot_be_answered_are_named_with_their_file(skws: Skws, folder: Path) -> None:
+    (folder / "queries.yaml").write_text(f"good: {QUERY}\nstop: the\nplace: nosuch:ada\n")
+    command = ("watch", "-s", "schema.yaml", "-S", "in.jsonl", "--queries", "queries.yaml", *LOG[2:])
+    outcome = skws(*command)
+    assert outcome.code == 3
+    assert "queries.yaml: stop: no keyword is left" in outcome.err
+    assert "queries.yaml: place: no relation or attribute 'nosuch'" in outcome.err
+    (folder / "queries.yaml").write_text(f"good: {QUERY}\n")
+    outcome = skws(*command, "nosuch:ada")
+    assert (outcome.code, "queries.yaml" in outcome.err) == (2, False)
+
+
 def test_a_query_that_its_file_gained_during_a_run_is_dropped_with_its_line(
     folder: Path, job: Callable[..., subprocess.Popen[str]]
 ) -> None:

@@ -50,7 +50,7 @@ def packed_tables(folder: Path) -> bytes:
         return concat_packed([piece for _, piece in state.items(StateKind.TABLES)])
 
 
-VERSION: Final = 16
+VERSION: Final = 17
 """The version of the formats of the checkpoint and of Spark's log."""
 _WORK: Final = ("journal/*.log", "outbox/*.out", "commands/commands.jsonl", "spark/offsets")
 """Files that cannot exist before a run has begun; some belong to the host on Spark."""
@@ -267,11 +267,16 @@ def _fixed_source(source: str) -> str:
 
 
 def _fixed_settings(request: Job) -> dict[str, str]:
-    """The settings that must not change if a run is to resume."""
+    """The settings that must not change if a run is to resume.
+
+    With other ``--match-names`` or ``--updates``, repeated batches would differ from the results written.
+    """
     return {
         "schema": to_yaml(request.schema),
         "window": window_text(request.plan_window),
         "source": as_unicode(_fixed_source(request.source)),
         "lateness": f"{request.stream.lateness / 1e6:.15g} s",
         "engine": str(request.engine),
+        "--match-names": "on" if request.match_names else "off",
+        "--updates": str(request.updates),
     }

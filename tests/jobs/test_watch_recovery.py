@@ -7,6 +7,7 @@ import os
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from skws.jobs.alerts import alert_of
 from skws.jobs.checkpoint import VERSION
 from skws.jobs.control import ControlFolder, JobCommand
 from skws.jobs.local import LocalWatch
+from skws.spec.enums import ToldUpdates
 from skws.spec.query_spec import Query
 from skws.state_database import NAME, StateDatabase, StateKind
 from skws_schema.errors import SchemaError, StateError, UsageError
@@ -78,6 +80,32 @@ def test_an_added_query_keeps_its_size_if_the_next_process_has_another(tmp_path:
     assert [query.max_size for query in watch.standing_queries] == [1]
     watch.close()
     assert [line["network"] for line in lines(out)] == ["customer{ada, lamp}"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"updates": ToldUpdates.REPLACE}, "the checkpoint is of --updates tell, not replace"),
+        ({"match_names": True}, "the checkpoint is of --match-names off, not on"),
+    ],
+)
+def test_a_restart_that_would_change_written_results_is_refused(
+    tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
+    path, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    job = request(path, checkpoint=tmp_path / "checkpoint", sinks=(f"jsonl:{out}",))
+    append(path, customer(1, 7), order(2, 7))
+    watch = opened(job)
+    steps(watch)
+    append(path, customer(3, 7, "ada smith"))
+    steps(watch)
+    abandon(watch)
+    with pytest.raises(UsageError, match=message):
+        opened(replace(job, **changes))
+    watch = opened(job)
+    steps(watch)
+    watch.close()
+    assert [line["op"] for line in lines(out)] == ["+", "~"]
 
 
 def test_a_query_of_another_kind_may_replace_one_of_its_name(tmp_path: Path) -> None:

@@ -92,6 +92,7 @@ def test_a_job_that_does_not_fit_the_checkpoint_is_rejected_unchanged(tmp_path: 
         (replace(job, schema=wider_schema), SchemaError, "other: static tables are read at the start"),
         (replace(job, window=TimeWindow(5)), UsageError, "the checkpoint is of window"),
         (replace(job, source=str(tmp_path)), UsageError, "the checkpoint is of source"),
+        (replace(job, match_names=True), UsageError, "the checkpoint is of --match-names off, not on"),
     ):
         with pytest.raises(kind, match=reason), running(changed_job) as run:
             run.end()

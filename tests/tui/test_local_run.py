@@ -69,6 +69,18 @@ def test_an_invalid_request_is_reported_and_the_run_continues() -> None:
     assert ids(events.results, QUERY) == batch_ids(QUERY)
 
 
+def test_a_query_is_removed_once_however_often_it_is_asked_for() -> None:
+    run, queue = start_run(movies(QUERY))
+    run.advance(0.1)
+    assert [run.remove_query(QUERY), run.remove_query(QUERY)] == [True, False]
+    run.add_query(QUERY)
+    assert run.remove_query(QUERY)
+    run.advance(0.1)
+    assert [line.text for line in queue.take().lines if line.level in {"warning", "error"}] == []
+    assert not run.queries
+    run.stop()
+
+
 def test_a_removed_relation_loses_its_tuples_and_its_records_are_skipped() -> None:
     text = movie_files()[0].read_text()
     actor_offset = text.index("  actor:\n")

@@ -184,9 +184,9 @@ class SkwsApp(ResilientApp):
             message.stop()
         return ""
 
-    def remove_query(self, name: str) -> None:
-        if self.job is not None:
-            self.job.remove_query(name)
+    def remove_query(self, name: str) -> bool:
+        """Remove a query; False if it is being removed, or cannot be."""
+        return self.job is not None and self.job.remove_query(name)
 
     def selected_query(self) -> str | None:
         """The query that is selected on the search screen."""

@@ -465,9 +465,8 @@ class SearchScreen(FilteredScreen):
 
     def action_remove_query(self) -> None:
         name = self._current_query() or self._result_query()
-        if name is None:
+        if name is None or not self.skws.remove_query(name):
             return
-        self.skws.remove_query(name)
         self._removed_queries.append(name)
         self.refresh_bindings()
         self.notify(f"{visible(name)}: removed, u undoes it", markup=False)

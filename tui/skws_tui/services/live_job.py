@@ -77,6 +77,7 @@ class LiveJob:
         """Names of the standing queries, including those that wait for the host."""
         self.unanswered: set[str] = set()
         """Names of the queries whose first results are being computed."""
+        self._leaving: set[str] = set()  # names of queries that are being removed
         self.networks: Counter[tuple[str, str]] = Counter()
         """The number of results so far by query and network."""
         self.result_times: dict[str, TimeBuckets] = {}
@@ -119,6 +120,7 @@ class LiveJob:
         for duplicate in [each for each in list(self.queries) if text_of(each) == text_of(name)]:
             if best_first(name) != best_first(duplicate):  # the same words with another kind of results
                 self.remove_query(duplicate)
+        self._leaving.discard(name)
         self.queries[name] = None
         self._report_queries()  # before the answer, since its first results may precede it
         if best_first(name):
@@ -135,17 +137,19 @@ class LiveJob:
         self.unanswered.add(name)
         self._submit(JobCommand.add(replace(query, name=name)), partial(self._on_added, name))
 
-    def remove_query(self, name: str) -> None:
-        """Stop answering a query."""
-        if self._refuses():
-            return
+    def remove_query(self, name: str) -> bool:
+        """Stop answering a query; False if it is being removed, or the job accepts no more commands."""
+        if name in self._leaving or self._refuses():
+            return False
         best_first = self.request.best_first(name)
         if self._host is None or best_first:  # show it at once, since loading the host may take a while
             self.queries.pop(name, None)
             self._report_queries()
         if best_first:
-            return
+            return True
+        self._leaving.add(name)
         self._submit(JobCommand("remove", name), partial(self._on_removed, name))
+        return True
 
     def apply_schema(self, text: str) -> None:
         """Change to the schema of a YAML text, keeping the live tuples."""
@@ -295,6 +299,7 @@ class LiveJob:
             self.queries.pop(name, None)
 
     def _on_removed(self, name: str, answer: Answer) -> None:
+        self._leaving.discard(name)
         if answer.error:
             return
         self.queries.pop(name, None)

@@ -423,6 +423,9 @@ def test_a_server_for_other_machines_needs_a_token(tmp_path: Path) -> None:
     assert (answer.code, "token" in answer.err) == (2, True)
     answer = process(*command, SKWS_SERVE_TOKEN="short")
     assert (answer.code, "SKWS_SERVE_TOKEN" in answer.err, "short" in answer.err) == (3, True, False)
+    # An empty variable may come from a secret that is missing: requests without a token would be answered.
+    answer = process(*command, SKWS_SERVE_TOKEN="")
+    assert (answer.code, "SKWS_SERVE_TOKEN: not a token" in answer.err) == (3, True)
     answer = process(*command, "--host", "0.0.0.0", "--checkpoint", schema)
     assert (answer.code, answer.err) == (1, f"skws: {schema}: cannot be created: File exists\n")
 

@@ -14,7 +14,8 @@ from pyspark.sql.datasource import InputPartition
 InputRow: TypeAlias = tuple[int, int, int, bytes]
 """A row of the source: the shard's group, the number of the micro-batch, the place in it, a ``MicroBatch``.
 
-Place 0 has everything but the records that tasks read, whose parts have the next places.
+Place 0 has everything but the records that tasks read, whose parts have the next places. If it is too long
+for one row, its beginning is in rows at places before 0.
 """
 
 

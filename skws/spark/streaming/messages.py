@@ -6,9 +6,10 @@ passes them to its shard's server, which answers with the results.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, groupby
+from operator import itemgetter
 from pathlib import Path
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
@@ -78,6 +79,16 @@ class MicroBatch:
         head, tables = _LENGTHS.unpack_from(blob)
         first, second = _LENGTHS.size + head, _LENGTHS.size + head + tables
         return cls(_READ_HEADER(blob[_LENGTHS.size : first]), blob[first:second], blob[second:])
+
+
+def micro_batches_of(rows: Iterable[tuple[int, int, bytes]]) -> Iterator[bytes]:
+    """The micro-batches of a shard from its rows: the number, the place and a blob, in order of these.
+
+    Rows at places before 0 are the beginning of the row at place 0, if that is too long for one.
+    """
+    for _, of_batch in groupby(rows, itemgetter(0)):
+        parts = groupby(of_batch, lambda row: max(row[1], 0))
+        yield join_parts([b"".join(blob for *_, blob in pieces) for _, pieces in parts])
 
 
 def join_parts(blobs: Sequence[bytes]) -> bytes:

@@ -16,7 +16,6 @@ import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
@@ -39,7 +38,7 @@ from skws.spark.streaming.messages import (
     Chunk,
     LogEnd,
     MicroBatch,
-    join_parts,
+    micro_batches_of,
 )
 from skws.spark.streaming.shard_client import ShardClient
 from skws.spec.query_spec import Query
@@ -264,9 +263,8 @@ class MeshProcessor(StatefulProcessor):
 
     def _micro_batches(self, rows: Iterator[Any], mark: ShardProgress) -> Iterator[bytes]:  # noqa: ARG002 - for subclasses that make micro-batches of rows
         """The micro-batches as bytes (``MicroBatch``), in order."""
-        parts = sorted(rows, key=attrgetter("sequence", "place"))
-        for _, group in groupby(parts, attrgetter("sequence")):
-            yield join_parts([bytes(row.blob) for row in group])
+        ordered_rows = sorted(rows, key=attrgetter("sequence", "place"))
+        return micro_batches_of((row.sequence, row.place, bytes(row.blob)) for row in ordered_rows)
 
     def _answer_of(self, client: ShardClient, mark: ShardProgress, blob: bytes) -> BatchAnswer:
         """The server's answer to a micro-batch; rebuilds its state first if it is behind."""

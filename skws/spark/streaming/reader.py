@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import reduce
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from threading import current_thread, main_thread
 from time import perf_counter
@@ -570,13 +570,22 @@ _PORTION_BYTES: Final = 16 << 20  # Spark refuses tasks of more than 128 MB
 
 
 def _portions(rows: Rows) -> Iterator[list[InputRow]]:
-    """Rows for several tasks, so that none gets too many bytes."""
+    """Rows for several tasks, so that none gets too many bytes; a longer row is cut."""
     portion: list[InputRow] = []
     size = 0
-    for row in rows:
+    for row in chain.from_iterable(map(_pieces, rows)):
         if portion and size + len(row[-1]) > _PORTION_BYTES:
             yield portion
             portion, size = [], 0
         portion.append(row)
         size += len(row[-1])
     yield portion
+
+
+def _pieces(row: InputRow) -> Iterator[InputRow]:
+    """A row at place 0, cut into rows at the places up to 0."""
+    group, number, _, blob = row
+    count = max(1, -(-len(blob) // _PORTION_BYTES))
+    for index in range(count):
+        piece = blob[index * _PORTION_BYTES : (index + 1) * _PORTION_BYTES]
+        yield group, number, index + 1 - count, piece

@@ -7,7 +7,6 @@ import random
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,7 @@ from skws.sources.addresses import parse_source
 from skws.sources.feed import Offset
 from skws.spark.streaming.input_rows import InputRow, InputRows, RowsPartition
 from skws.spark.streaming.layout import Layout, keys_for
-from skws.spark.streaming.messages import MicroBatch, join_parts
+from skws.spark.streaming.messages import MicroBatch, micro_batches_of
 from skws.spark.streaming.reader import FeedReader, PlanningReader, Reading, beginning
 from skws.spec.enums import OnError
 from skws.spec.job import Job
@@ -79,8 +78,8 @@ def micro_batches(partitions: Sequence[RowsPartition]) -> dict[int, list[MicroBa
             rows[row[0]].append(row)
     return {
         group: [
-            MicroBatch.from_bytes(join_parts([blob for *_, blob in parts]))
-            for _, parts in groupby(sorted(rows_of_group, key=itemgetter(1, 2)), itemgetter(1))
+            MicroBatch.from_bytes(blob)
+            for blob in micro_batches_of(row[1:] for row in sorted(rows_of_group, key=itemgetter(1, 2)))
         ]
         for group, rows_of_group in rows.items()
     }
@@ -189,6 +188,21 @@ def test_oracle_files_read_in_parts_give_the_results_of_the_sorted_stream(
     expected = session.take(RecordBatch.of(records)) + session.take(RecordBatch.of(ends))
     assert len(expected) > 20
     assert final_versions(results) == final_versions(expected)
+
+
+def test_rows_made_beside_the_driver_are_divided_among_tasks_of_limited_size(tmp_path: Path) -> None:
+    """Spark refuses tasks of more than 128 MB; one micro-batch with very long texts has 40."""
+    texts = [random.Random(n).randbytes(10_000_000).hex() for n in range(4)]
+    source = tmp_path / "in.jsonl"
+    append(source, *({**customer(0, n), "row": {"cid": n, "name": text}} for n, text in enumerate(texts)))
+    job = request(source)
+    layout = layout_of(job, 1)
+    reader = planning_reader(tmp_path / "run", job, layout, first=20)
+    start = reader.initialOffset()
+    partitions = reader.partitions(start, reader.latestOffset(start, ReadAllAvailable()))
+    assert max(len(pickle.dumps(partition)) for partition in partitions) < 17 << 20
+    ((batch,),) = micro_batches(as_tasks(partitions)).values()
+    assert [record.row[1] for record in records_of([batch], layout)] == texts
 
 
 def test_bad_records_of_parts_are_reported_once(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ class PostgresSink(DatabaseSink[cursor]):
     def __init__(self, address: DatabaseAddress, table: ResultTable) -> None:
         super().__init__(Statements(table, "%s", _TYPES), table)
         self._address = address
-        self.place = address.shown, table.name
+        self.place = "postgresql", address.identity, table.name
         self._connection: connection | None = None
 
     @classmethod

@@ -298,6 +298,17 @@ def test_an_alert_may_name_a_sink_of_the_job(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "other", ["postgresql://bob@h/db", "postgresql://h:5432/db", "postgresql://h/db?table=results&patience=5"]
+)
+def test_two_spellings_of_one_database_are_rejected(other: str) -> None:
+    """Each sink would skip the batches that the other has written."""
+    alerts = {"q": alert_of({"query": "ada lamp", "sinks": other})}
+    with pytest.raises(UsageError, match="write to one place: use one address"):
+        Routing({"postgresql://ann@h/db": parse_sink("postgresql://ann@h/db")}, alerts)
+    Routing({"postgresql://h/db": parse_sink("postgresql://h/db?table=more")}, alerts)
+
+
+@pytest.mark.parametrize(
     ("first", "second"),
     [
         ("parquet:{}", "parquet:{}/?every=1 s"),

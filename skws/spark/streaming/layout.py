@@ -363,10 +363,7 @@ def _merge_heads(heads: Sequence[tuple[int, Chunk]], position: int, old_layout: 
             parts[chunk.place] = [chunk]
     chunks: dict[Place, Chunk] = {}
     for place in sorted(parts, reverse=True):
-        begins: dict[str, list[list[Any]]] = {}
-        for chunk in sorted(begin_chunks[place], key=attrgetter("place")):
-            for name, items in chunk.begins.items():
-                begins.setdefault(name, []).extend(items)
+        begins = _merge_begins(sorted(begin_chunks[place], key=attrgetter("place")))
         if place[1]:  # shards also keep begins of results that others continue, which have later versions
             begins = {name: sorted(items, key=_version) for name, items in begins.items()}
         if old_layout.keys is None:
@@ -375,6 +372,16 @@ def _merge_heads(heads: Sequence[tuple[int, Chunk]], position: int, old_layout: 
             chunks[place] = _merge_chunks(place, parts[place], position, begins)
             position = chunks[place].position
     return chunks
+
+
+def _merge_begins(chunks: Iterable[Chunk]) -> dict[str, list[list[Any]]]:
+    """The begins of several chunks. After a move, all shards have those of all, which count once."""
+    begins: defaultdict[str, dict[bytes, list[Any]]] = defaultdict(dict)
+    for chunk in chunks:
+        for name, items in chunk.begins.items():
+            for item in items:
+                begins[name].setdefault(orjson.dumps(item), item)
+    return {name: [*items.values()] for name, items in begins.items()}
 
 
 def _merge_chunks(

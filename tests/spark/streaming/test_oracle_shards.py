@@ -22,7 +22,7 @@ from skws.jobs.worker import BatchWorker
 from skws.queries.keywords.updates import ShardUpdates
 from skws.queries.kinds import moment
 from skws.queries.operator import LoggedBatch
-from skws.queries.partitioning.parts import Part, Partitioning, plan_keys
+from skws.queries.partitioning.parts import KeyPartitioning, Part, Partitioning, plan_keys
 from skws.results.result import LiveResult
 from skws.sources.partitions import STREAM_TIME
 from skws.spark.streaming.layout import (
@@ -945,6 +945,20 @@ def test_divided_parts_of_a_chunk_merge_into_the_chunk() -> None:
     assert {name for _, _, name, _, _ in parts} == {"7"}
     (merged,) = divide_chunk(chunk, [(chunk, body) for *_, body in parts], layout, single_layout, 0)
     assert list(unpack(merged[-1]).records()) == list(records.records())
+
+
+@pytest.mark.parametrize("live", [False, True])
+@pytest.mark.parametrize("keys", [None, KeyPartitioning(((0,), (0,)))])
+def test_begins_of_results_do_not_multiply_with_moves(keys: KeyPartitioning | None, live: bool) -> None:
+    layout = Layout(Partitioning.ROOTS if keys is None else Partitioning.KEYS, (0, 1, 11), keys)
+    begins = {"q": [["q", "a", 3.0, 1.0, None, None], ["q", "a", 4.0, 1.0, None, None]]}
+    chunk = Chunk(7, 100, 5, 9, 150, begins=begins, live=live)
+    mark = orjson.dumps(asdict(ShardProgress(position=150)))
+    marks: list[Blob] = [(group, "mark", "", b"", mark) for group in layout.groups]
+    for _ in range(3):
+        _, chunks = plan_move(marks, [(group, chunk) for group in layout.groups], layout, layout)
+        (chunk,) = chunks.values()
+    assert chunk.begins == begins
 
 
 def test_queue_heads_of_shards_are_merged_to_the_latest() -> None:

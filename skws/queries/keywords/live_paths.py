@@ -11,7 +11,7 @@ Only tuples that joins reach from a keyword are examined, and each join value on
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations
 from math import inf
 from typing import Final, NamedTuple
@@ -53,14 +53,16 @@ class Ways(NamedTuple):
 
 
 class Roles:
-    """The possible roles of live tuples in results at ``now``. ``bitmaps``: of the tuples with keywords."""
+    """The possible roles of live tuples in results at ``now``. ``bitmaps``: of the tuples with keywords.
 
-    def __init__(self, live: LiveTuples, bitmaps: KeywordBitmaps, now: int, without: Collection[int]) -> None:
+    Tuples of relations that the query leaves out have no keywords, and no join leads to them.
+    """
+
+    def __init__(self, live: LiveTuples, bitmaps: KeywordBitmaps, now: int) -> None:
         self._tuples = live.tuples
         self._now = now
-        self._without = list(without)
-        slots, keywords = bitmaps.tuple, np.where(self._takes_part(bitmaps.tuple), bitmaps.bitmap, 0)
-        self._keywords = np.zeros(len(live), dtype=np.int8)  # by slot, of the tuples that take part
+        slots, keywords = bitmaps.tuple, np.where(self._is_alive(bitmaps.tuple), bitmaps.bitmap, 0)
+        self._keywords = np.zeros(len(live), dtype=np.int8)  # by slot, of the tuples that are alive
         self._keywords[slots] = keywords
         first, second, self.with_both = (slots[keywords == label] for label in (_FIRST, _SECOND, _BOTH))
         # Walks begin with the rarer keyword.
@@ -76,12 +78,10 @@ class Roles:
     def is_free(self, slots: Ints) -> Flags:
         """Flags the tuples that can be inside results: those without keywords."""
         flags: Flags = self._keywords.take(slots) == 0
-        return flags & self._takes_part(slots)
+        return flags & self._is_alive(slots)
 
-    def _takes_part(self, slots: Ints) -> Flags:
+    def _is_alive(self, slots: Ints) -> Flags:
         flags: Flags = self._tuples.end.take(slots) > self._now
-        if self._without:
-            flags &= ~np.isin(self._tuples.relation.take(slots), self._without)
         return flags
 
 
@@ -419,7 +419,7 @@ class LivePaths:
         self._live = live
         self._ceilings = ceilings
         self._agreeing = agreeing
-        self._roles = Roles(live, bitmaps, now, plan.query.without)
+        self._roles = Roles(live, bitmaps, now)
         weights = ceilings.weights[::-1] if self._roles.is_turned else ceilings.weights
         self._weights, self._weights_at_end = weights
         self._joined = JoinedTuples(plan.generator().edges_from, live)

@@ -10,6 +10,8 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from heapq import merge
+from itertools import repeat
 from queue import Empty, Full, Queue
 from threading import Event
 from typing import Any, Final
@@ -189,16 +191,16 @@ class OutputMerger:
 
 
 def results_of(output: Output) -> list[tuple[int, LiveResult]]:
-    """The results in the order of one engine, each with its shard: by time, retractions first, then by id."""
-    results: list[tuple[int, LiveResult]] = [
-        (shard, EncodedResult(line))
-        for shard, part, blob in output.rows
-        if 0 < part < RECORDS
-        for line in decompress(blob).split(b"\n")
-    ]
-    if len({shard for shard, _ in results}) > 1:
-        results.sort(key=_order_key)
-    return results
+    """The results in the order of one engine, each with its shard: by time, retractions first, then by id.
+
+    The results of a shard keep their order: a result that ends before it begins, since its tuples had ended,
+    is retracted after it is reported.
+    """
+    results: defaultdict[int, list[LiveResult]] = defaultdict(list)
+    for shard, part, blob in output.rows:
+        if 0 < part < RECORDS:
+            results[shard] += map(EncodedResult, decompress(blob).split(b"\n"))
+    return list(merge(*(zip(repeat(shard), own) for shard, own in results.items()), key=_order_key))
 
 
 def _order_key(pair: tuple[int, LiveResult]) -> tuple[bool, float, bool, str]:

@@ -118,6 +118,23 @@ def test_results_of_a_server_are_delivered_unchanged(count: int) -> None:
     assert [result.parsed for _, result in results_of(output)] == results
 
 
+def test_a_result_that_never_lived_is_retracted_after_it_is_reported() -> None:
+    """Its tuples had ended before it begins; another shard has results between these times."""
+    results_by_shard: list[list[tuple[Op, str, float, float | None]]] = [
+        [("+", "a", 1.0, None), ("+", "never", 76.0, 57.0), ("-", "never", 76.0, 57.0)],
+        [("+", "b", 60.0, None)],
+    ]
+    rows: list[tuple[int, int, bytes]] = []
+    for shard, found in enumerate(results_by_shard):
+        results = [
+            Result(op, "q", "q", name, begin, end, "movie{q}", (), ()) for op, name, begin, end in found
+        ]
+        blobs = blobs_of(BatchAnswer(list(results), {}, None, [], [], [], 0, 0))
+        rows += [(shard, part, blob) for part, blob in enumerate(blobs)]
+    merged = [(result.op, result.id) for _, result in results_of(Output(1, rows))]
+    assert merged == [("+", "a"), ("+", "b"), ("+", "never"), ("-", "never")]
+
+
 def test_an_unwritable_result_is_a_counted_dead_letter(tmp_path: Path) -> None:
     rows: list[JsonRow] = [{"title": "Pulp Fiction"}, {"title": "half of \ud800"}]
     tuples = [ResultTuple.given("movie", f"movie:{n}", ("pulp",), row) for n, row in enumerate(rows)]

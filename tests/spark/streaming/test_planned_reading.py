@@ -7,6 +7,7 @@ import random
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
+from heapq import merge
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -157,13 +158,13 @@ def test_oracle_files_read_in_parts_give_the_results_of_the_sorted_stream(
         while (end := reader.latestOffset(start, ReadAllAvailable())) != start:
             partitions = as_tasks(reader.partitions(start, end))
             count += any(not isinstance(part, InputRows) for part in partitions)
-            found: list[Result] = []
+            found: dict[int, list[Result]] = {group: [] for group in kept}
             for group, batches in micro_batches(partitions).items():
                 for batch in batches:
                     answer = kept[group].work(batch)
-                    found += answer.results
+                    found[group] += answer.results
                     assert not answer.stats.get("late")
-            results.extend(sorted(found, key=lambda result: (moment(result), result.op != "-")))
+            results.extend(merge(*found.values(), key=lambda result: (moment(result), result.op != "-")))
             start = end
         return count
 

@@ -65,6 +65,7 @@ class Rows:
 
     kind: str
     number: int
+    words: tuple[str, ...] = WORDS
     rng: random.Random = field(default_factory=lambda: random.Random(5))
     time: int = START
     following: int = 0
@@ -90,7 +91,7 @@ class Rows:
 
     def row(self, number: int) -> dict[str, object]:
         self.following = max(self.following, number + 1)
-        words = " ".join(self.rng.choices(WORDS, k=3))
+        words = " ".join(self.rng.choices(self.words, k=3))
         if number % 2:
             return {"id": number, "customer": 2 * self.rng.randrange(self.number // 2), "note": words}
         return {"id": number, "name": words}

@@ -188,7 +188,7 @@ _REGRESSIONS: Final = {
         range(2, 8),
         lambda rounds: (
             *(_LONG_AFTER, _work(4)) * rounds,
-            *(_LONG_AFTER, _failing("error", 2, at="unlink", steps=4)),
+            *(_LONG_AFTER, _failing("error", 1, at="unlink", steps=4)),
         ),
     ),
     "read-escapes": Regression(

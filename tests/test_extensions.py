@@ -64,7 +64,7 @@ def test_a_rejection_by_an_added_kind_is_reported(package: Path, skws: Skws) -> 
     (package / "wrong.yaml").write_text("actors: {kind: fresh, query: actor.age}")
     arguments = ("--source", "program:no-such-program", "--queries", package / "wrong.yaml")
     outcome = skws("watch", "--schema", SCHEMA, *arguments, "--engine", "local")
-    assert outcome.code == 2
+    assert outcome.code == 3  # a file of queries is invalid
     assert "'actor.age': expected relation.attribute" in outcome.err
 
 

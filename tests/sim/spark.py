@@ -45,7 +45,7 @@ from skws.spark.streaming.run_directory import (
     in_order,
 )
 from skws.spark.streaming.shard_server import FEW_BYTES, ShardServer, _answer
-from skws.spark.streaming.sharded_job import is_divisible
+from skws.spark.streaming.sharded_job import reads_in_tasks
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
 from skws.spec.query_spec import Query
@@ -456,7 +456,7 @@ class Driver:
         self._simulation.starts += 1
         name = f"start {self._simulation.starts}"
         request, run = directory.request, directory.checkpoint.id
-        tasks = _READING_TASKS if is_divisible(request) else 0
+        tasks = _READING_TASKS if reads_in_tasks(request, layout) else 0
         reading = Reading(request, directory.folder, name, layout, first, run, tasks=tasks)
         # A pattern that is added to a log of live tuples has seen less than one with the whole log.
         options = self._simulation.options

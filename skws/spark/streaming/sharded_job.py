@@ -102,9 +102,14 @@ def source_of(reading: Reading) -> type[DataSource]:
     return LiveSource
 
 
-def is_divisible(request: Job) -> bool:
-    """True if tasks may read parts of the source: its records need not be in order of arrival."""
-    return parse_source(request.source).divisible and not request.stream.by_count
+def reads_in_tasks(request: Job, layout: Layout) -> bool:
+    """True if tasks read parts of a backlog.
+
+    That takes a source that can be divided, whose records need not be in order of arrival. With one shard,
+    Spark would read all parts in its task, one after the other (``shard_outputs``), which is slower than
+    reading beside the driver.
+    """
+    return layout.shards > 1 and parse_source(request.source).divisible and not request.stream.by_count
 
 
 def servers_ahead(run: str, request: Job, shares: Iterable[Part]) -> Thread:
@@ -391,7 +396,7 @@ class ShardedJob:
         check_state(spark, state, last - layout.before)
         run, watched = run_directory.checkpoint.id, self._watched
         request = run_directory.request
-        tasks = spark.sparkContext.defaultParallelism if is_divisible(request) else 0
+        tasks = spark.sparkContext.defaultParallelism if reads_in_tasks(request, layout) else 0
         reading = Reading(request, run_directory.folder, self._name, layout, first, run, watched, tasks)
         session.dataSource.register(source_of(reading))
 
